@@ -1,0 +1,118 @@
+/** The JSON documents of the control socket and of `--json`. Keys are a contract: add, never rename. */
+import type { Ms } from '../system/clock.js';
+
+export interface StatusDocument {
+  version: string;
+  pid: number;
+  /** Wall time of the start, ISO 8601. */
+  started: string;
+  uptimeMs: Ms;
+  /** `ok`, or what is worse than it should be, in words a person can act on. */
+  state: 'ok' | 'degraded';
+  problems: string[];
+  config: { file: string; lastGood: boolean; error?: string };
+  listen: { address: string; port: number; udp: 'up' | 'retrying'; tcp: 'up' | 'retrying'; error?: string }[];
+  transport: string;
+  prober: ProberStatus;
+  zones: ZoneStatus[];
+}
+
+export interface ProberStatus {
+  /** `stale`: it was here and its word has run out or is late; `never`: none has connected. */
+  state: 'ok' | 'stale' | 'never' | 'not-needed';
+  pid?: number;
+  targets: number;
+  lastHeardMs?: Ms;
+  /** How late its event loop or its schedule is. */
+  lateMs?: Ms;
+  localErrors?: number;
+}
+
+export interface ZoneStatus {
+  name: string;
+  /** `stale`: answered as before, refresh wanted (R1). `never-synced`: no list and no snapshot yet. */
+  state: 'fresh' | 'stale' | 'never-synced';
+  /** False: no new capacity can be discovered; capacity is frozen at its present level. */
+  heard: boolean;
+  /** Why the registry is not heard. */
+  reason?: string;
+  /** ISO 8601: since when it has been heard or not. */
+  since: string;
+  lastConfirmedMs?: Ms;
+  registry: string;
+  /** `snapshot` until the first believable list. */
+  source: 'registry' | 'snapshot' | 'none';
+  services: number;
+  endpoints: number;
+  answered: number;
+  heldBack: number;
+  guarded: number;
+  guard: { zone: boolean; services: string[]; alarm: boolean };
+  /** Services that are answered by the floor (R11). */
+  floor: string[];
+  rejected: { where: string; reason: string }[];
+  conflicts: string[];
+  /** `off`: stale rows are not corrected. */
+  checks: 'on' | 'off';
+  softTtlMs: Ms;
+}
+
+export interface ServiceStatus {
+  zone: string;
+  name: string;
+  /** The label under which it is answered; absent when it has none (R22). */
+  label?: string;
+  endpoints: number;
+  answered: number;
+  heldBack: number;
+  guarded: boolean;
+  floor: string | null;
+}
+
+/** Why each endpoint of a name is in or out. */
+export interface Explanation {
+  name: string;
+  type: string;
+  zone?: string;
+  service?: string;
+  /** `answer`, `nodata`, `nxdomain`, `servfail`, `refused`. */
+  outcome: string;
+  /** One sentence a rule. */
+  because: string[];
+  stale: boolean;
+  endpoints: EndpointExplanation[];
+}
+
+export interface EndpointExplanation {
+  id: string;
+  address: string;
+  port: number;
+  protocol: string;
+  priority: number;
+  weight: number;
+  tags: string[];
+  /** Row of the table (R10). */
+  word: 'listed' | 'critical' | 'draining' | 'absent-guarded' | 'absent-released';
+  /** Column of the table (R10). */
+  probe: 'passes' | 'fails' | 'no-word';
+  answered: boolean;
+  /** In a sentence, with the rule's number. */
+  why: string;
+  lastResultMs?: Ms;
+  lastSuccessMs?: Ms;
+  failingForMs?: Ms;
+  lastFailure?: string;
+  heldForMs?: Ms;
+}
+
+/** What the HTTP interface asks of the resolver. */
+export interface AdminSource {
+  status(): StatusDocument;
+  services(): ServiceStatus[];
+  explain(name: string, type: string): Explanation;
+  /** Ready: sockets answer and every zone has data (R25, R29). */
+  ready(): { ready: boolean; problems: string[] };
+  /** R9: lets held rows go. Returns how many. `name` is a service's name or `*`; `zone` is needed only when it is ambiguous. */
+  accept(name: string, zone?: string): { released: number };
+  metrics(): Promise<string>;
+}

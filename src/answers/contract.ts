@@ -1,0 +1,49 @@
+/** What the control thread hands to the answers, and in which words. Implemented by zone-answers.ts. */
+import type { Row } from '../registry/registry.js';
+import type { Ms } from '../system/clock.js';
+
+/** An Extended DNS Error (RFC 8914) to go with an answer. `text` is at most 60 bytes (R26). */
+export interface Ede {
+  readonly code: number;
+  readonly text?: string;
+}
+
+/** Fixed facts of a zone, from the configuration. */
+export interface ZoneSpec {
+  /** Lower case, no trailing dot. */
+  readonly name: string;
+  readonly naming: 'rfc2782' | 'consul';
+  readonly answerTtl: Ms;
+  readonly negativeTtl: Ms;
+  readonly allow: readonly string[];
+  /** Indexes into the resolver's listen addresses; absent: all (R31). */
+  readonly listen?: readonly number[];
+  /** Addresses of the zone's name server, for the NS record's target. */
+  readonly nameservers: readonly string[];
+}
+
+/** One service as the answers see it. */
+export interface ServiceView {
+  /** Its name below the zone: one lower-case letter-digit-hyphen label (R22). */
+  readonly label: string;
+  /** Every row that the catalog has of it, held-back ones too: they make names exist (R25). */
+  readonly rows: readonly Row[];
+  /** The rows to answer out of a narrowed set (all rows, one tag's, one port's): R10, R12 and the floor (R11). */
+  answer(subset: readonly Row[]): readonly Row[];
+  readonly order: 'weighted' | 'stable';
+  readonly maxAnswers?: number;
+  /** A status slot of the table (see AnswerTable.setStatus): which EDE goes with its answers. */
+  readonly status: number;
+}
+
+/** What a zone as a whole answers with. */
+export interface ZoneAnswerState {
+  /** False until the first list or a snapshot: names that fit a form are SERVFAIL with EDE 14 (R25). */
+  readonly synced: boolean;
+  /** Goes with NXDOMAIN: EDE 19 while the registry is not heard (R25). */
+  readonly negative?: Ede;
+  /** Unix time of the zone's last change, in seconds: the SOA serial (R27). */
+  readonly serial: number;
+  /** The strings of the TXT record at `_status.ZONE`. */
+  readonly statusText: readonly string[];
+}

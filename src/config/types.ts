@@ -1,0 +1,133 @@
+import type { Ms } from '../system/clock.js';
+
+/** The configuration as the rest of the program sees it: defaults filled in, units resolved. */
+export interface Config {
+  readonly version: 1;
+  /** The file it was read from. */
+  readonly file: string;
+  readonly listen: readonly ListenAddress[];
+  /** UDP answer threads. */
+  readonly workers: number;
+  readonly transport: 'auto' | 'batched' | 'portable';
+  readonly stateDir: string;
+  readonly runDir: string;
+  /** HTTP, read-only: metrics and the status page. Absent: off. */
+  readonly admin?: ListenAddress;
+  readonly zones: readonly ZoneConfig[];
+  readonly forward?: ForwardConfig;
+  readonly prober: ProberConfig;
+  readonly log: { readonly level: 'trace' | 'debug' | 'info' | 'warn' | 'error' };
+}
+
+export interface ListenAddress {
+  /** An IP address in canonical text, without brackets. */
+  readonly address: string;
+  readonly port: number;
+}
+
+/** An address prefix, as text such as `10.0.0.0/8` or `fd00::/8`. */
+export type Cidr = string;
+
+export interface ForwardConfig {
+  readonly upstreams: readonly ListenAddress[];
+}
+
+export interface ProberConfig {
+  /** Probes a second a host, at most (R17). */
+  readonly budget: number;
+  /** Of the conntrack table, at most (R17). */
+  readonly conntrackShare: number;
+}
+
+export interface ZoneConfig {
+  /** Lower case, no trailing dot, such as `svc.internal`. */
+  readonly name: string;
+  readonly naming: 'rfc2782' | 'consul';
+  /** In order of belief (R32). */
+  readonly registries: readonly RegistryConfig[];
+  readonly merge: 'first' | 'union';
+  readonly softTtl: Ms;
+  /** TTL of every positive record, whole seconds. */
+  readonly answerTtl: Ms;
+  readonly negativeTtl: Ms;
+  readonly allow: readonly Cidr[];
+  /** A view: the zone exists on these listen addresses only (R31). Absent: on all. */
+  readonly listen?: readonly ListenAddress[];
+  readonly check: CheckConfig;
+  readonly guard: GuardConfig;
+  readonly limits: LimitsConfig;
+  readonly addresses: 'fixed' | 'reused';
+  readonly addressSpace?: string;
+  /** Prefixes exempt from the address sanity of R18. */
+  readonly allowAddresses: readonly Cidr[];
+  readonly order: 'weighted' | 'stable';
+  /** At most so many SRV or address records in an answer, a rotating subset (R24). */
+  readonly maxAnswers?: number;
+  readonly keepTargets: Ms;
+  readonly snapshotTrust: Ms;
+  readonly interest: Ms;
+  readonly idleInterval: Ms;
+  readonly forget: Ms;
+  /** By name or glob, in the order of the file; a later one wins over an earlier one, a name over a glob. */
+  readonly services: readonly { readonly match: string; readonly settings: ServiceSettings }[];
+}
+
+/** Local settings for one service; they win over the registry's. */
+export interface ServiceSettings {
+  readonly check?: Partial<CheckConfig>;
+  readonly order?: 'weighted' | 'stable';
+  readonly maxAnswers?: number;
+  /** Another label under which the service is answered (R22). */
+  readonly alias?: string;
+}
+
+export interface CheckConfig {
+  readonly type: 'tcp' | 'http' | 'https' | 'none';
+  readonly interval: Ms;
+  readonly timeout: Ms;
+  /** Passes in a row that bring an endpoint back (R13). */
+  readonly rise: number;
+  /** Failures in a row that hold it back (R13). */
+  readonly fall: number;
+  /** Another port than the row's own. */
+  readonly port?: number;
+  /** http and https: the request path. */
+  readonly path: string;
+  readonly method: 'GET' | 'HEAD';
+  /** http: the Host header; absent: the row's address. */
+  readonly host?: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** http: statuses that pass, as inclusive ranges. */
+  readonly status: readonly (readonly [number, number])[];
+  /** Soft failures may hold back at most this share of a priority (R12). */
+  readonly softCap: number;
+  /** A failure this old is hard, and outlives the prober (R12, R14). */
+  readonly longDead: Ms;
+  /** R11, third step. */
+  readonly failOpenWindow: Ms;
+}
+
+/** R8, R9. Times are heard time. */
+export interface GuardConfig {
+  readonly share: number;
+  readonly count: number;
+  readonly window: Ms;
+  readonly confirm: Ms;
+  readonly maxHold: Ms;
+}
+
+export interface LimitsConfig {
+  readonly maxServices: number;
+  readonly maxEndpoints: number;
+  readonly maxEndpointsPerService: number;
+  /** Bytes of one registry body. */
+  readonly maxBody: number;
+}
+
+export type RegistryConfig = FileRegistryConfig;
+
+export interface FileRegistryConfig {
+  readonly type: 'file';
+  /** A file or a directory of `*.yaml`, `*.yml`, `*.json`; absolute (resolved against the configuration's own folder). */
+  readonly path: string;
+}

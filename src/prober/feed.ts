@@ -1,0 +1,55 @@
+/**
+ * What crosses `prober.sock`: targets one way, results the other, as one JSON object a line.
+ * The prober measures and reports facts; the resolver judges them (health/verdicts.ts).
+ */
+import type { BootMs, Ms, WallMs } from '../system/clock.js';
+
+/** What is probed and how. Two rows with equal settings share one target (R13's key). */
+export interface Target {
+  /** Opaque; equal keys mean equal settings. Made by `targetKey`. */
+  readonly key: string;
+  readonly address: string;
+  readonly port: number;
+  readonly type: 'tcp' | 'http' | 'https';
+  readonly interval: Ms;
+  readonly timeout: Ms;
+  readonly path?: string;
+  readonly method?: 'GET' | 'HEAD';
+  readonly host?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly status?: readonly (readonly [number, number])[];
+}
+
+/** R12: hard failures prove that nobody serves there; soft ones may be a slow or a lost answer. */
+export type FailureKind = 'refused' | 'reset' | 'unroutable' | 'wrong-identity' | 'timeout' | 'bad-status';
+
+/** One probe's outcome, stamped by the prober at the end of the probe (R13). Local errors are never sent as results (R15). */
+export interface ProbeResult {
+  readonly key: string;
+  /** Boot time: both processes run on one machine and share it. */
+  readonly at: BootMs;
+  /** The interval as the prober really keeps it. */
+  readonly interval: Ms;
+  /** How long the probe took. */
+  readonly took: Ms;
+  readonly failure?: FailureKind;
+  /** For people: `ECONNREFUSED`, `HTTP 503`. */
+  readonly detail?: string;
+}
+
+/** Resolver to prober. The first message on a connection is always `targets`. */
+export type ToProber =
+  | { readonly op: 'targets'; readonly targets: readonly Target[] }
+  | { readonly op: 'change'; readonly add: readonly Target[]; readonly remove: readonly string[] };
+
+/** Prober to resolver. `alive` goes out once a second, with or without results. */
+export type FromProber =
+  | { readonly op: 'hello'; readonly pid: number; readonly version: string; readonly wall: WallMs }
+  | { readonly op: 'results'; readonly results: readonly ProbeResult[] }
+  | {
+      readonly op: 'alive';
+      readonly at: BootMs;
+      readonly targets: number;
+      readonly late: Ms;
+      readonly localErrors: number;
+    };
