@@ -1,0 +1,187 @@
+/**
+ * UDP over node:dgram: one datagram a call, on every platform. node:dgram cannot learn which address was asked nor
+ * choose the one to answer from, so a wildcard is served by one socket for each address of this host, looked up
+ * again as addresses come and go. Of 127.0.0.0/8 that is 127.0.0.1 alone; the batched transport serves all of it.
+ */
+import { createSocket, type RemoteInfo, type Socket } from 'node:dgram';
+import type { BindFailure } from './bind-error.js';
+import { peerFromText, plainAddress } from './client-address.js';
+import { listenIndex, type SocketPlan } from './listen-plan.js';
+import { counterIndex } from './messages.js';
+import { localAddresses, OwnAddresses } from './own-addresses.js';
+import type { Responder } from './respond.js';
+
+const RESCAN_MS = 2_000;
+const BUFFER_BYTES = 4 * 1024 * 1024;
+/** Answers that wait for the kernel may hold so much memory; more is dropped. */
+const SEND_QUEUE_BYTES = 4 * 1024 * 1024;
+const MAX_ANSWER_BYTES = 65_535;
+
+export interface PortableUdpEvents {
+  /** The responder threw on a query. */
+  readonly failure: (error: unknown) => void;
+  readonly log: (level: 'info' | 'warn', event: string, fields: Readonly<Record<string, unknown>>) => void;
+}
+
+/** A plan and the sockets that serve it: one, or for a wildcard one an address. */
+interface Bound {
+  plan: SocketPlan;
+  readonly sockets: Map<string, Socket>;
+}
+
+export class PortableUdp {
+  readonly #responder: Responder;
+  readonly #counters: Uint32Array;
+  readonly #events: PortableUdpEvents;
+  readonly #bound = new Map<string, Bound>();
+  readonly #own = new OwnAddresses();
+  #out = Buffer.alloc(MAX_ANSWER_BYTES);
+  #rescan: NodeJS.Timeout | undefined;
+
+  constructor(responder: Responder, transportCounters: Uint32Array, events: PortableUdpEvents) {
+    this.#responder = responder;
+    this.#counters = transportCounters;
+    this.#events = events;
+  }
+
+  /** Opens and closes sockets until they are those of `plans`. Resolves with what could not be bound. */
+  async listen(plans: readonly SocketPlan[]): Promise<Map<string, BindFailure>> {
+    const failures = new Map<string, BindFailure>();
+    for (const [key, bound] of this.#bound) {
+      if (plans.some((p) => p.key === key)) continue;
+      for (const socket of bound.sockets.values()) socket.close();
+      this.#bound.delete(key);
+    }
+    this.#own.setPlans(plans);
+    await Promise.all(
+      plans.map(async (plan) => {
+        const existing = this.#bound.get(plan.key);
+        if (existing) {
+          existing.plan = plan;
+          return;
+        }
+        const bound: Bound = { plan, sockets: new Map() };
+        const failure = plan.wildcard
+          ? await this.#bindLocal(bound)
+          : await this.#bind(bound, plan.address, plan.address);
+        if (failure) failures.set(plan.key, failure);
+        else this.#bound.set(plan.key, bound);
+      }),
+    );
+    const wildcard = [...this.#bound.values()].some((b) => b.plan.wildcard);
+    if (wildcard && !this.#rescan) {
+      this.#rescan = setInterval(() => void this.#rescanAddresses(), RESCAN_MS);
+      this.#events.log('warn', 'udp-wildcard-by-address', {
+        message:
+          'the portable transport serves a wildcard listen address by one socket for each address of this host; other addresses of 127.0.0.0/8 than 127.0.0.1 need a listen entry of their own',
+      });
+    } else if (!wildcard && this.#rescan) {
+      clearInterval(this.#rescan);
+      this.#rescan = undefined;
+    }
+    return failures;
+  }
+
+  /** Takes no more queries. Answers handed to the kernel are sent. */
+  close(): void {
+    clearInterval(this.#rescan);
+    for (const bound of this.#bound.values()) for (const socket of bound.sockets.values()) socket.close();
+    this.#bound.clear();
+  }
+
+  /** Binds each address that a wildcard stands for. Fails with the first failure when none can be bound. */
+  async #bindLocal(bound: Bound): Promise<BindFailure | undefined> {
+    let first: BindFailure | undefined;
+    const addresses = localAddresses().filter((a) => bound.plan.dual || a.family === bound.plan.family);
+    for (const [at, socket] of bound.sockets) {
+      if (addresses.some((a) => a.bind === at)) continue;
+      socket.close();
+      bound.sockets.delete(at);
+    }
+    for (const { address, bind } of addresses) {
+      if (bound.sockets.has(bind)) continue;
+      const failure = await this.#bind(bound, bind, address);
+      first ??= failure;
+    }
+    if (bound.sockets.size > 0) return undefined;
+    return first ?? { code: 'EADDRNOTAVAIL', message: 'this host has no address of that family' };
+  }
+
+  async #rescanAddresses(): Promise<void> {
+    for (const bound of this.#bound.values()) if (bound.plan.wildcard) await this.#bindLocal(bound);
+  }
+
+  #bind(bound: Bound, at: string, asked: string): Promise<BindFailure | undefined> {
+    return new Promise((resolve) => {
+      const v6 = at.includes(':');
+      const socket = createSocket({ type: v6 ? 'udp6' : 'udp4', ipv6Only: v6, lookup: literalLookup });
+      const failed = (error: NodeJS.ErrnoException): void => {
+        socket.close();
+        resolve({ code: error.code ?? 'UNKNOWN', message: error.message });
+      };
+      socket.once('error', failed);
+      socket.bind({ port: bound.plan.port, address: at, exclusive: true }, () => {
+        socket.off('error', failed);
+        socket.on('error', () => {
+          this.#count('sendErrors');
+        });
+        growBuffers(socket);
+        bound.sockets.set(at, socket);
+        socket.on('message', (query, from) => this.#answer(socket, bound, asked, query, from));
+        resolve(undefined);
+      });
+    });
+  }
+
+  #answer(socket: Socket, bound: Bound, asked: string, query: Buffer, from: RemoteInfo): void {
+    const peer = from.port === 0 ? undefined : peerFromText(from.address);
+    if (
+      !peer ||
+      (this.#own.suspect(from.port) && this.#own.has(plainAddress(from.address), from.port, performance.now()))
+    ) {
+      this.#count('refusedDatagrams');
+      return;
+    }
+    let length = 0;
+    this.#responder.beginBatch();
+    try {
+      length = this.#responder.respond(query, query.length, peer, listenIndex(bound.plan, asked), 'udp', this.#out);
+    } catch (error) {
+      this.#count('failures');
+      this.#events.failure(error);
+    }
+    this.#responder.endBatch();
+    if (length <= 0) return;
+    if (socket.getSendQueueSize() > SEND_QUEUE_BYTES) {
+      this.#count('sendDrops');
+      return;
+    }
+    socket.send(this.#out, 0, length, from.port, from.address, this.#sent);
+    // The kernel did not take it at once: the buffer is the socket's until it does.
+    if (socket.getSendQueueCount() > 0) this.#out = Buffer.alloc(MAX_ANSWER_BYTES);
+  }
+
+  readonly #sent = (error: Error | null): void => {
+    if (error) this.#count('sendErrors');
+  };
+
+  #count(counter: keyof typeof counterIndex): void {
+    this.#counters[counterIndex[counter]]!++;
+  }
+}
+
+/** Addresses are literals already: answer at once, so that the datagram leaves within the call. */
+function literalLookup(host: string, ...rest: unknown[]): void {
+  const done = rest.at(-1) as (error: Error | null, address: string, family: number) => void;
+  done(null, host, host.includes(':') ? 6 : 4);
+}
+
+/** A burst of queries waits in the kernel instead of being lost; refusal is no reason not to serve. */
+function growBuffers(socket: Socket): void {
+  try {
+    socket.setRecvBufferSize(BUFFER_BYTES);
+    socket.setSendBufferSize(BUFFER_BYTES);
+  } catch {
+    // The kernel's own sizes stay.
+  }
+}
