@@ -1,0 +1,170 @@
+/** From a file that has passed the schema to the configuration: what must hold between options, paths, defaults. */
+import { dirname, resolve as resolvePath } from 'node:path';
+import { showListen } from './addresses.js';
+import type { KeyPath } from './errors.js';
+import type { Places } from './places.js';
+import { checkFault } from './schema/check.js';
+import type { ConfigValues } from './schema/config.js';
+import type { RegistryValues } from './schema/registry.js';
+import { firstUnavailable } from './schema/unavailable.js';
+import type { CheckConfig, Config, ListenAddress, RegistryConfig, ServiceSettings, ZoneConfig } from './types.js';
+
+/** A fault between options. */
+export class ResolveFault {
+  readonly path: KeyPath;
+  readonly problem: string;
+  constructor(path: KeyPath, problem: string) {
+    this.path = path;
+    this.problem = problem;
+  }
+}
+
+type ZoneValues = ConfigValues['zones'][number];
+
+/** sun_path has 108 bytes with its end. */
+const MAX_SOCKET_PATH = 107;
+
+/** Throws a ResolveFault. Relative paths start from the folder of `file`. */
+export function resolveConfig(values: ConfigValues, file: string, places: Places): Config {
+  const folder = dirname(resolvePath(file));
+  checkDistinct(values.listen, ['listen']);
+  if (values.admin && values.listen.some((address) => same(address, values.admin!))) {
+    throw new ResolveFault(['admin'], `${showListen(values.admin)} is in listen already, expected another port`);
+  }
+  const runDir = values.runDir === undefined ? places.runDir : resolvePath(folder, values.runDir);
+  if (Buffer.byteLength(`${runDir}/control.sock`) > MAX_SOCKET_PATH) {
+    throw new ResolveFault(['runDir'], `expected a path short enough for sockets in it (${MAX_SOCKET_PATH} bytes)`);
+  }
+  const unavailable = firstUnavailable(values);
+  if (unavailable) throw new ResolveFault(unavailable.path, unavailable.problem);
+  const zones = values.zones.map((zone, i) => resolveZone(zone, ['zones', i], values.listen, folder));
+  checkZoneNames(zones);
+  return {
+    version: 1,
+    file: resolvePath(file),
+    listen: values.listen,
+    workers: values.workers,
+    transport: values.transport,
+    stateDir: values.stateDir === undefined ? places.stateDir : resolvePath(folder, values.stateDir),
+    runDir,
+    ...(values.admin ? { admin: values.admin } : {}),
+    zones,
+    prober: values.prober,
+    log: values.log,
+  };
+}
+
+function resolveZone(zone: ZoneValues, at: KeyPath, listen: readonly ListenAddress[], folder: string): ZoneConfig {
+  if (zone.registry && zone.registries) {
+    throw new ResolveFault([...at, 'registries'], 'expected either registry or registries, not both');
+  }
+  const registries = zone.registries ?? (zone.registry ? [zone.registry] : undefined);
+  if (!registries) {
+    throw new ResolveFault([...at, 'registry'], 'missing, expected a map such as { type: file, path: services.yaml }');
+  }
+  if (zone.listen) checkView(zone.listen, [...at, 'listen'], listen);
+  const { registry: _one, registries: _many, listen: view, maxAnswers, addressSpace, services, check, ...rest } = zone;
+  return {
+    ...rest,
+    registries: registries.map((registry) => resolveRegistry(registry, folder)),
+    check: resolveCheck(check, [...at, 'check']),
+    services: resolveServices(services, check, [...at, 'services']),
+    ...(view ? { listen: view } : {}),
+    ...(maxAnswers === undefined ? {} : { maxAnswers }),
+    ...(addressSpace === undefined ? {} : { addressSpace }),
+  };
+}
+
+function resolveRegistry(registry: RegistryValues, folder: string): RegistryConfig {
+  return { type: 'file', path: resolvePath(folder, registry.path!) };
+}
+
+function resolveCheck(check: ZoneValues['check'], at: KeyPath): CheckConfig {
+  const fault = checkFault(check);
+  if (fault) throw new ResolveFault([...at, ...fault.at], fault.message);
+  const { port, host, type, ...rest } = check;
+  return {
+    ...rest,
+    type: builtCheckType(type),
+    failOpenWindow: Math.max(check.failOpenWindow, 3 * check.interval),
+    ...(port === undefined ? {} : { port }),
+    ...(host === undefined ? {} : { host }),
+  };
+}
+
+/** The others were refused before (`firstUnavailable`). */
+function builtCheckType(type: ZoneValues['check']['type']): CheckConfig['type'] {
+  return type as CheckConfig['type'];
+}
+
+function resolveServices(
+  services: ZoneValues['services'],
+  zoneCheck: ZoneValues['check'],
+  at: KeyPath,
+): ZoneConfig['services'] {
+  const aliases = new Map<string, string>();
+  return Object.entries(services).map(([match, { check, alias, ...rest }]) => {
+    if (alias !== undefined) {
+      if (/[*?]/.test(match))
+        throw new ResolveFault([...at, match, 'alias'], 'expected only for one service, not a glob');
+      const other = aliases.get(alias);
+      if (other !== undefined)
+        throw new ResolveFault([...at, match, 'alias'], `${alias} is the alias of ${other} already`);
+      aliases.set(alias, match);
+    }
+    if (check) {
+      const fault = checkFault({
+        interval: check.interval ?? zoneCheck.interval,
+        timeout: check.timeout ?? zoneCheck.timeout,
+      });
+      if (fault) throw new ResolveFault([...at, match, 'check', ...fault.at], fault.message);
+    }
+    const settings = {
+      ...withoutAbsent(rest),
+      ...(alias === undefined ? {} : { alias }),
+      ...(check ? { check: withoutAbsent(check) } : {}),
+    };
+    return { match, settings: settings as ServiceSettings };
+  });
+}
+
+function withoutAbsent<T extends object>(values: T): Partial<T> {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Partial<T>;
+}
+
+function checkDistinct(addresses: readonly ListenAddress[], at: KeyPath): void {
+  for (const [i, address] of addresses.entries()) {
+    if (addresses.slice(0, i).some((other) => same(other, address))) {
+      throw new ResolveFault([...at, i], `${showListen(address)} is there twice`);
+    }
+  }
+}
+
+function checkView(view: readonly ListenAddress[], at: KeyPath, listen: readonly ListenAddress[]): void {
+  checkDistinct(view, at);
+  for (const [i, address] of view.entries()) {
+    if (!listen.some((other) => same(other, address))) {
+      throw new ResolveFault([...at, i], `expected one of the listen addresses, got ${showListen(address)}`);
+    }
+  }
+}
+
+/** One name may be several zones only where no address has two of them (R31). */
+function checkZoneNames(zones: readonly ZoneConfig[]): void {
+  for (const [i, zone] of zones.entries()) {
+    for (const other of zones.slice(0, i)) {
+      if (other.name !== zone.name) continue;
+      const apart = zone.listen && other.listen && !zone.listen.some((a) => other.listen!.some((b) => same(a, b)));
+      if (!apart) {
+        throw new ResolveFault(
+          ['zones', i, 'name'],
+          `${zone.name} is there twice; views of one zone need listen addresses of their own`,
+        );
+      }
+    }
+  }
+}
+
+function same(a: ListenAddress, b: ListenAddress): boolean {
+  return a.address === b.address && a.port === b.port;
+}

@@ -1,0 +1,35 @@
+/** What the format has a place for and this version does not do: refused, so that nobody believes that it works. */
+import type { KeyPath } from '../errors.js';
+import type { ConfigValues } from './config.js';
+
+export const NOT_AVAILABLE = 'not available in this version';
+
+/** The first such thing in a configuration. */
+export function firstUnavailable(
+  values: ConfigValues,
+): { readonly path: KeyPath; readonly problem: string } | undefined {
+  const say = (path: KeyPath, what: string) => ({ path, problem: `${what} is ${NOT_AVAILABLE}` });
+  for (const [i, zone] of values.zones.entries()) {
+    const at = ['zones', i] as const;
+    if (zone.naming !== 'rfc2782') return say([...at, 'naming'], `naming ${zone.naming}`);
+    if (zone.merge !== 'first') return say([...at, 'merge'], `merge ${zone.merge}`);
+    if ((zone.registries?.length ?? 0) > 1) return say([...at, 'registries'], 'more than one registry');
+    for (const [path, registry] of [
+      [[...at, 'registry'], zone.registry],
+      [[...at, 'registries', 0], zone.registries?.[0]],
+    ] as const) {
+      if (registry && registry.type !== 'file') return say([...path, 'type'], `registry type ${registry.type}`);
+    }
+    if (zone.addresses !== 'fixed') return say([...at, 'addresses'], `addresses ${zone.addresses}`);
+    if (zone.addressSpace !== undefined) return say([...at, 'addressSpace'], 'addressSpace');
+    for (const [path, type] of [
+      [[...at, 'check', 'type'], zone.check.type] as const,
+      ...Object.entries(zone.services).map(
+        ([name, settings]) => [[...at, 'services', name, 'check', 'type'], settings.check?.type] as const,
+      ),
+    ]) {
+      if (type === 'grpc' || type === 'exec') return say(path, `check type ${type}`);
+    }
+  }
+  return values.forward ? say(['forward'], 'forwarding') : undefined;
+}

@@ -1,0 +1,139 @@
+/** One entry of `zones`. */
+import { choice, list, map, overlay, section } from '../options.js';
+import { checkOptions } from './check.js';
+import { registryOption } from './registry.js';
+import { duration, integer, label, listenAddress, prefix, share, size, text, zoneName } from './values.js';
+
+/** Loopback, the private ranges (RFC 1918, RFC 4193), shared address space (RFC 6598) and link-local. */
+export const DEFAULT_ALLOW = [
+  '127.0.0.0/8',
+  '::1/128',
+  '10.0.0.0/8',
+  '172.16.0.0/12',
+  '192.168.0.0/16',
+  '100.64.0.0/10',
+  '169.254.0.0/16',
+  'fc00::/7',
+  'fe80::/10',
+] as const;
+
+const guardOptions = {
+  share: share(
+    'A service trips when fewer than 1 minus this share of its endpoints would remain.',
+    { default: 0.5 },
+    0.01,
+  ),
+  count: integer(1, 1_000_000, 'And when at least so many are lost.', { default: 2 }),
+  window: duration('Over which losses add up.', { default: '5m', min: '1s' }),
+  confirm: duration('How long what is left must look right before a held endpoint goes.', {
+    default: '60s',
+    min: '1s',
+  }),
+  maxHold: duration("How long a service's guard holds an endpoint at most.", { default: '10m', min: '1s' }),
+};
+
+const limitOptions = {
+  maxServices: integer(1, 10_000_000, 'Services in the zone.', { default: 10_000 }),
+  maxEndpoints: integer(1, 10_000_000, 'Endpoints in the zone.', { default: 100_000 }),
+  maxEndpointsPerService: integer(1, 1_000_000, 'Endpoints of one service.', { default: 5000 }),
+  maxBody: size('Of one answer of the registry, or of one file.', { default: '64MiB' }),
+};
+
+const serviceOptions = {
+  check: overlay(checkOptions, 'How the endpoints of the service are probed, where it differs from the zone.'),
+  order: choice(['weighted', 'stable'], 'As in the zone.', {}),
+  maxAnswers: integer(1, 65535, 'As in the zone.', {}),
+  alias: label('Another label under which the service is answered (R22).', {}),
+};
+
+export const zoneOptions = {
+  name: zoneName('The domain that this zone answers for.', { required: true }),
+  naming: choice(['rfc2782', 'consul'], 'Which names exist in it (R21). `consul` is not available in this version.', {
+    default: 'rfc2782',
+  }),
+  registry: registryOption,
+  registries: {
+    ...list(
+      registryOption,
+      '[{ type: file, path: services.yaml }]',
+      'Several, in order of belief (R32). Only one is available in this version.',
+      { min: 1 },
+    ),
+    kind: 'list of registry sections',
+  },
+  merge: choice(
+    ['first', 'union'],
+    'Several registries: a service belongs to the `first` that lists it, or has the rows of all (R32). `union` is not available in this version.',
+    { default: 'first' },
+  ),
+  softTtl: duration('After so long without a confirmation a service is called stale. It is answered as before (R1).', {
+    default: '10s',
+    min: '1s',
+  }),
+  answerTtl: duration('TTL of every positive record.', { default: '2s', min: '1s', max: '7d', whole: true }),
+  negativeTtl: duration('TTL of every negative answer (R25).', { default: '2s', min: '1s', max: '1h', whole: true }),
+  allow: list(
+    prefix('Clients.'),
+    '["127.0.0.0/8"]',
+    'Clients that are answered; others are REFUSED (R31). By default loopback, private, shared and link-local ranges.',
+    { default: DEFAULT_ALLOW },
+  ),
+  listen: list(
+    listenAddress('An address.', {}),
+    '["127.0.0.1:53"]',
+    'A view: the zone exists on these of the `listen` addresses only (R31). Without it, on all.',
+    { min: 1 },
+  ),
+  check: section(checkOptions, 'How endpoints are probed.', { default: {} }),
+  guard: section(
+    guardOptions,
+    'Against a registry that suddenly lists much less (R8, R9). Times are those in which the registry is heard.',
+    { default: {} },
+  ),
+  limits: section(limitOptions, 'A report beyond them is not believed (R6, R31).', { default: {} }),
+  addresses: choice(
+    ['fixed', 'reused'],
+    'Whether an address soon belongs to another service when an endpoint has gone, as in Kubernetes (R19). `reused` is not available in this version.',
+    { default: 'fixed' },
+  ),
+  addressSpace: text(
+    'one line of text',
+    'Zones with the same word here share their addresses, so that one can claim what another still lists (R19). Not available in this version.',
+    {},
+  ),
+  allowAddresses: list(
+    prefix('Addresses.'),
+    '["169.254.0.0/16"]',
+    'Loopback, link-local, multicast and unspecified addresses that a registry may nevertheless list (R18). The file registry may list loopback and link-local ones anyway.',
+    { default: [] },
+  ),
+  order: choice(
+    ['weighted', 'stable'],
+    'Within a priority: `weighted` spreads by weight over many answers, `stable` keeps one order (R24).',
+    { default: 'weighted' },
+  ),
+  maxAnswers: integer(1, 65535, 'At most so many records of a service in an answer, a rotating subset (R24).', {}),
+  keepTargets: duration('How long the name of an address that has left still resolves (R23).', {
+    default: '24h',
+    min: '0s',
+  }),
+  snapshotTrust: duration('A snapshot younger than this is used at once after a restart (R29).', {
+    default: '24h',
+    min: '0s',
+  }),
+  interest: duration('Endpoints of names asked within this time are probed at `check.interval` (R17).', {
+    default: '15m',
+    min: '1s',
+  }),
+  idleInterval: duration('All others are probed so often (R17).', { default: '60s', min: '1s' }),
+  forget: duration(
+    'On demand: a name not asked for so long leaves, while its registry is heard (R33). Without effect in this version.',
+    { default: '7d', min: '1m' },
+  ),
+  services: map(
+    overlay(serviceOptions, 'Settings of some services.'),
+    (key) => (key === '' || key.length > 255 ? 'expected the name of a service, or a glob such as "db-*"' : undefined),
+    "Local settings by name or glob (`*`, `?`); they win over the registry's. Of several globs the last one wins, a name over all.",
+    { default: {} },
+  ),
+};
