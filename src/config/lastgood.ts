@@ -1,36 +1,106 @@
-/** The last good configuration (R35): what came into force is kept, and `serve --last-good` falls back to it. */
-import { mkdirSync, readFileSync } from 'node:fs';
+/**
+ * The last good configuration (R35): what came into force is kept, and `serve --last-good` falls back to it.
+ *
+ * Beside the text its checked form is kept, so that a restart with an unchanged file need not load the YAML parser and
+ * the schema before the first answer.
+ */
+import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { type LoadedConfig, parseConfig } from './load.js';
-import type { Places } from './places.js';
-import { defaultPlaces } from './places.js';
+import { fileURLToPath } from 'node:url';
+import { defaultPlaces, type Places } from './places.js';
+import { readSource } from './read.js';
+import type { Config } from './types.js';
 
-const NAME = 'config.last-good.yaml';
+export interface LoadedConfig {
+  readonly config: Config;
+  /** The text that it was made from. */
+  readonly text: string;
+}
+
+/** The checked form, and all that must still be the same for it to be of use. */
+interface Checked {
+  readonly program: string;
+  readonly file: string;
+  readonly places: Places;
+  readonly text: string;
+  readonly config: Config;
+}
 
 export function lastGoodFile(stateDir: string): string {
-  return join(stateDir, NAME);
+  return join(stateDir, 'config.last-good.yaml');
+}
+
+function checkedFile(stateDir: string): string {
+  return join(stateDir, 'config.last-good.json');
 }
 
 /** Keeps what has come into force. Rejects when `stateDir` cannot be written: a warning, the configuration stands. */
-export async function keepLastGood(loaded: LoadedConfig): Promise<void> {
+export async function keepLastGood({ config, text }: LoadedConfig, places: Places = defaultPlaces()): Promise<void> {
+  if (existsSync(lastGoodFile(config.stateDir)) && readChecked(config.file, text, places)) return;
   const { default: writeFileAtomic } = await import('write-file-atomic');
-  mkdirSync(loaded.config.stateDir, { recursive: true, mode: 0o700 });
-  await writeFileAtomic(lastGoodFile(loaded.config.stateDir), loaded.text, { mode: 0o600 });
+  mkdirSync(config.stateDir, { recursive: true, mode: 0o700 });
+  await writeFileAtomic(lastGoodFile(config.stateDir), text, { mode: 0o600 });
+  const checked: Checked = { program: fingerprint(), file: config.file, places, text, config };
+  await writeFileAtomic(checkedFile(config.stateDir), JSON.stringify(checked), { mode: 0o600 });
+}
+
+/** Reads and checks a configuration; one that was in force before and has not changed is not checked again. Throws a ConfigError. */
+export async function loadQuickly(file: string, places: Places = defaultPlaces()): Promise<LoadedConfig> {
+  const text = readSource(file);
+  const config = readChecked(file, text, places);
+  if (config) return { config, text };
+  const { parseConfig } = await import('./load.js');
+  return { config: parseConfig(text, file, places), text };
+}
+
+function readChecked(file: string, text: string, places: Places): Config | undefined {
+  const stateDir = stateDirOf(file, text) ?? places.stateDir;
+  try {
+    const kept = JSON.parse(readOwn(checkedFile(stateDir))) as Checked;
+    const same =
+      kept.text === text &&
+      kept.file === resolve(file) &&
+      kept.config.stateDir === stateDir &&
+      kept.places.stateDir === places.stateDir &&
+      kept.places.runDir === places.runDir &&
+      kept.program === fingerprint();
+    return same ? kept.config : undefined;
+  } catch {
+    // None kept, or not to be trusted: the file itself is checked.
+    return undefined;
+  }
+}
+
+/** Throws when the file is another's, or others may write it. */
+function readOwn(file: string): string {
+  const fd = openSync(file, 'r');
+  try {
+    const { uid, mode } = fstatSync(fd);
+    if (uid !== process.geteuid?.() || (mode & 0o022) !== 0) throw new Error('not ours alone');
+    return readFileSync(fd, 'utf8');
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Changes with every build of the code that checks configurations. */
+function fingerprint(): string {
+  const folder = dirname(fileURLToPath(import.meta.url));
+  return [folder, join(folder, 'schema')]
+    .flatMap((from) => readdirSync(from).map((name) => statSync(join(from, name))))
+    .reduce((text, stat) => `${text}${stat.size}.${stat.mtimeMs},`, '');
 }
 
 /**
- * The configuration kept for `file`, relative paths as before. `brokenText` is what `file` has now, if it can be read:
- * its `stateDir` line is where to look, even when the rest makes no sense. Undefined when none is kept, or it is bad too.
+ * The configuration kept for `file`, relative paths as before. Where to look is told by the `stateDir` line of what
+ * `file` has now, even when the rest makes no sense. Undefined when none is kept, or when it is bad too.
  */
-export function readLastGood(
-  file: string,
-  brokenText: string | undefined,
-  places: Places = defaultPlaces(),
-): LoadedConfig | undefined {
-  for (const stateDir of new Set([stateDirOf(file, brokenText), places.stateDir])) {
+export async function readLastGood(file: string, places: Places = defaultPlaces()): Promise<LoadedConfig | undefined> {
+  const { parseConfig } = await import('./load.js');
+  for (const stateDir of new Set([stateDirOf(file, readOrNothing(file)), places.stateDir])) {
     if (stateDir === undefined) continue;
     try {
-      const text = readFileSync(lastGoodFile(stateDir), 'utf8');
+      const text = readOwn(lastGoodFile(stateDir));
       const config = parseConfig(text, file, places);
       if (config.stateDir === stateDir) return { config, text };
     } catch {
@@ -40,7 +110,15 @@ export function readLastGood(
   return undefined;
 }
 
-function stateDirOf(file: string, text: string | undefined): string | undefined {
-  const written = /^stateDir:[ \t]*["']?([^"'#\r\n]+?)["']?[ \t]*(?:#.*)?$/m.exec(text ?? '')?.[1];
+function readOrNothing(file: string): string {
+  try {
+    return readSource(file);
+  } catch {
+    return '';
+  }
+}
+
+function stateDirOf(file: string, text: string): string | undefined {
+  const written = /^stateDir:[ \t]*["']?([^"'#\r\n]+?)["']?[ \t]*(?:#.*)?$/m.exec(text)?.[1];
   return written === undefined ? undefined : resolve(dirname(resolve(file)), written);
 }

@@ -1,16 +1,12 @@
 /** Reads and checks the configuration. */
 import { ConfigError, type KeyPath, showPath } from './errors.js';
+import type { LoadedConfig } from './lastgood.js';
 import { defaultPlaces, type Places } from './places.js';
+import { readSource } from './read.js';
 import { ResolveFault, resolveConfig } from './resolve.js';
 import { configSection } from './schema/config.js';
-import { parseSource, readSource, type Source } from './source.js';
+import { parseSource, type Source } from './source.js';
 import type { Config } from './types.js';
-
-export interface LoadedConfig {
-  readonly config: Config;
-  /** The text that it was made from. */
-  readonly text: string;
-}
 
 /** Reads a file. Throws a ConfigError. */
 export function loadConfig(file: string, places: Places = defaultPlaces()): LoadedConfig {
