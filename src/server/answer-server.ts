@@ -3,9 +3,22 @@
  * listen on and which table to read, restarts one that dies, and reports. It answers nothing itself, so a busy
  * control thread delays no answer.
  */
-import type { SharedTable } from '../answers/table.js';
+import { closeSync } from 'node:fs';
+import { Worker } from 'node:worker_threads';
+import type { SharedTable } from '../answers/shared.js';
+import type { AnswerTable } from '../answers/table.js';
 import type { ListenAddress } from '../config/types.js';
-import type { Ms } from '../system/clock.js';
+import { AnswerThread, type CreateWorker } from './answer-thread.js';
+import { Backoff } from './backoff.js';
+import { CrashMarker, PROOF_MS } from './crash-marker.js';
+import { ListenBoard, type ListenerStatus } from './listen-board.js';
+import { planSockets, type SocketPlan } from './listen-plan.js';
+import type { FromThread, ListenMessage, StartMessage, TransportCounter, TriedMessage } from './messages.js';
+import { TRANSPORT_COUNTERS } from './messages.js';
+import { choosePorts } from './port-choice.js';
+import { DEFAULT_TCP_LIMITS, type TcpLimits } from './tcp-limits.js';
+
+export type { ListenerStatus, TcpLimits };
 
 /** One line a state change, with a stable event name. */
 export type ServerLog = (
@@ -16,17 +29,8 @@ export type ServerLog = (
 
 export interface AnswerServerOptions {
   readonly log: ServerLog;
-}
-
-/** Limits of the TCP side. All have defaults (tcp-limits.ts). */
-export interface TcpLimits {
-  readonly maxConnections: number;
-  /** For one client address that is not loopback. */
-  readonly maxConnectionsPerClient: number;
-  /** A connection without a whole message for so long is closed. */
-  readonly idleTimeout: Ms;
-  /** From the first byte of a message to its last; also how long unsent answers may make no headway. */
-  readonly messageTimeout: Ms;
+  /** How a thread is started; a test may look on. */
+  readonly createWorker?: CreateWorker;
 }
 
 export interface AnswerSettings {
@@ -34,7 +38,8 @@ export interface AnswerSettings {
   /** UDP answer threads; the portable transport always has one. */
   readonly workers: number;
   readonly transport: 'auto' | 'batched' | 'portable';
-  readonly handle: SharedTable;
+  /** Each answer thread is a reader of it. */
+  readonly table: Pick<AnswerTable, 'share' | 'addReader' | 'removeReader'>;
   /** Where `auto` remembers starts that ended in a signal. Absent: it remembers none. */
   readonly stateDir?: string;
   /** Largest UDP answer in bytes; 1232 when absent. */
@@ -44,35 +49,398 @@ export interface AnswerSettings {
   readonly tcp?: Partial<TcpLimits>;
 }
 
-export interface ListenerStatus {
-  readonly address: string;
-  /** As bound: the kernel's choice where the configuration says 0. */
-  readonly port: number;
-  readonly protocol: 'udp' | 'tcp';
-  readonly state: 'starting' | 'up' | 'retrying';
-  /** Why it is retried: a sentence for people, with who holds the port and what to do. */
-  readonly error?: string;
+/** No listen address could be bound (R35). The message says why for each, who holds it and what to do. */
+export class ListenError extends Error {
+  override readonly name = 'ListenError';
 }
 
-/** No listen address could be bound (R35). The message says why for each, who holds it and what to do. */
-export declare class ListenError extends Error {}
+const RETRY_FIRST_MS = 250;
+const RETRY_LONGEST_MS = 10_000;
+const RESPAWN_FIRST_MS = 50;
+const RESPAWN_LONGEST_MS = 5_000;
+/** A thread that lived so long is started again at once. */
+const RESPAWN_CALM_MS = 10_000;
 
-export declare class AnswerServer {
-  /** Starts the threads at once, so that they load while the caller reads its configuration. They do not keep the process alive before `start`. */
-  constructor(options: AnswerServerOptions);
-  /** Resolves when each address has been tried; those that could not be bound are retried. Throws ListenError when none could. */
-  start(settings: AnswerSettings): Promise<void>;
-  /** The transport that answers UDP at present. */
-  readonly transport: 'batched' | 'portable' | 'none';
-  /** The table moved to another shared memory (it grew). */
-  update(handle: SharedTable): void;
-  /** Resolves when each new address has been tried. Listeners of addresses that stay are not touched. `handle` is published with it. */
-  setListen(listen: readonly ListenAddress[]): Promise<void>;
-  listeners(): ListenerStatus[];
-  /** One array a reader (UDP workers, then TCP), to be summed by counters.ts. */
-  counters(): readonly Uint32Array[];
+interface Reader {
+  readonly thread: AnswerThread;
+  readonly kind: 'udp' | 'tcp';
+  /** Among the threads of its kind. */
+  readonly index: number;
+  /** Slot in the table; -1 while it has none. */
+  slot: number;
+  /** The last listen message that it has answered. */
+  acknowledged: number;
+  startedAt: number;
+  readonly backoff: Backoff;
+}
+
+export class AnswerServer {
+  readonly #log: ServerLog;
+  readonly #create: CreateWorker;
+  #udp: Reader[];
+  readonly #tcp: Reader;
+  readonly #board: ListenBoard;
+  #settings: AnswerSettings | undefined;
+  #listen: readonly ListenAddress[] = [];
+  #plans: readonly SocketPlan[] = [];
+  #sequence = 0;
+  #transport: 'batched' | 'portable' | 'none' = 'none';
+  #wanted: 'batched' | 'portable' = 'portable';
+  /** Batched: bound sockets of a plan, one a UDP thread. They belong to this side and outlive the threads. */
+  readonly #sockets = new Map<string, readonly number[]>();
+  /** Sockets to close once no thread uses them any more. */
+  #retired: { readonly fds: readonly number[]; readonly sequence: number }[] = [];
+  #waiting: { readonly sequence: number; readonly resolve: () => void }[] = [];
+  /** Counters of threads that are gone for good. */
+  readonly #past: AnswerThread[] = [];
+  readonly #totals = new Map<Uint32Array, { last: Uint32Array; total: number[] }>();
+  #retry: NodeJS.Timeout | undefined;
+  readonly #retryBackoff = new Backoff(RETRY_FIRST_MS, RETRY_LONGEST_MS);
+  #proof: NodeJS.Timeout | undefined;
+  #marker: CrashMarker | undefined;
+  #restarts = 0;
+  #stopped: Promise<void> | undefined;
+
+  /** Starts the first threads at once, so that they load while the caller reads its configuration. They do not keep the process alive before `start`. */
+  constructor(options: AnswerServerOptions) {
+    this.#log = options.log;
+    this.#create = options.createWorker ?? ((file, workerOptions) => new Worker(file, workerOptions));
+    this.#board = new ListenBoard(options.log);
+    this.#udp = [this.#reader('udp', 0)];
+    this.#tcp = this.#reader('tcp', 0);
+    for (const { thread } of [this.#tcp, ...this.#udp]) thread.spawn();
+    process.on('exit', this.#atExit);
+  }
+
+  /** What answers UDP at present. */
+  get transport(): 'batched' | 'portable' | 'none' {
+    return this.#transport;
+  }
+
   /** Deaths of answer threads since the start. */
-  readonly restarts: number;
+  get restarts(): number {
+    return this.#restarts;
+  }
+
+  /** Resolves when each address has been tried; those that could not be bound are retried. Throws ListenError when none could. Once. */
+  async start(settings: AnswerSettings): Promise<void> {
+    this.#settings = settings;
+    this.#wanted = this.#chooseTransport(settings);
+    this.#listen = await choosePorts(settings.listen, this.#listen);
+    this.#plans = planSockets(this.#listen);
+    const tried = this.#nextSequence();
+    if (this.#wanted === 'batched')
+      for (let i = 1; i < settings.workers; i++) {
+        const reader = this.#reader('udp', i);
+        reader.thread.spawn();
+        this.#udp.push(reader);
+      }
+    for (const reader of this.#readers()) this.#startReader(reader);
+    await tried;
+    if (this.#plans.some((plan) => this.#board.bound(plan.key))) return;
+    const reasons = await this.#board.reasons();
+    await this.stop();
+    throw new ListenError(
+      reasons.length === 1 ? `cannot listen: ${reasons[0]}` : `cannot listen:\n  ${reasons.join('\n  ')}`,
+    );
+  }
+
+  /** The table moved or its zones changed: every thread takes the new handle. */
+  update(handle: SharedTable): void {
+    for (const { thread, slot } of this.#readers()) if (slot >= 0) thread.post({ type: 'table', handle });
+  }
+
+  /** Resolves when each new address has been tried. Listeners of addresses that stay are not touched. */
+  async setListen(listen: readonly ListenAddress[]): Promise<void> {
+    const chosen = await choosePorts(listen, this.#listen);
+    this.#listen = chosen;
+    this.#plans = planSockets(chosen);
+    this.#retryBackoff.reset();
+    const tried = this.#nextSequence();
+    this.#sendListen();
+    await tried;
+  }
+
+  /** Two entries a listen address, UDP and TCP. */
+  listeners(): ListenerStatus[] {
+    return this.#board.status(this.#listen, this.#plans);
+  }
+
+  /** One array a reader, past and present, to be read and summed by counters.ts. */
+  counters(): readonly Uint32Array[] {
+    return this.#threads().map((thread) => thread.counters);
+  }
+
+  /** Sums since the start. To be read once an hour at least: the words of a thread wrap. */
+  transportCounters(): Record<TransportCounter, number> {
+    const sums = TRANSPORT_COUNTERS.map(() => 0);
+    for (const { transportCounters: words } of this.#threads()) {
+      const known = this.#totals.get(words) ?? { last: new Uint32Array(words.length), total: sums.map(() => 0) };
+      this.#totals.set(words, known);
+      words.forEach((word, i) => {
+        known.total[i]! += (word - known.last[i]!) >>> 0;
+        known.last[i] = word;
+        sums[i]! += known.total[i]!;
+      });
+    }
+    return Object.fromEntries(TRANSPORT_COUNTERS.map((name, i) => [name, sums[i]!])) as Record<
+      TransportCounter,
+      number
+    >;
+  }
+
   /** Stops accepting, answers what is in flight for up to one second, closes. Safe to call at any time. */
-  stop(): Promise<void>;
+  stop(): Promise<void> {
+    this.#stopped ??= (async () => {
+      clearTimeout(this.#retry);
+      clearTimeout(this.#proof);
+      await Promise.all([...this.#readers()].map(({ thread }) => thread.stop()));
+      for (const reader of this.#readers()) this.#leaveTable(reader);
+      this.#closeSockets();
+      this.#transport = 'none';
+      process.off('exit', this.#atExit);
+      this.#marker?.clear();
+      this.#settle();
+    })();
+    return this.#stopped;
+  }
+
+  readonly #atExit = (): void => {
+    for (const { thread } of this.#readers()) thread.flagStop();
+    this.#marker?.clear();
+  };
+
+  *#readers(): Generator<Reader> {
+    yield* this.#udp;
+    yield this.#tcp;
+  }
+
+  #threads(): AnswerThread[] {
+    return [...this.#past, ...[...this.#readers()].map((reader) => reader.thread)];
+  }
+
+  #reader(kind: 'udp' | 'tcp', index: number): Reader {
+    const file =
+      kind === 'udp' ? new URL('./udp-worker.js', import.meta.url) : new URL('./tcp-worker.js', import.meta.url);
+    const thread = new AnswerThread(kind === 'udp' ? `udp-${index}` : 'tcp', file, this.#create, {
+      message: (message) => this.#heard(reader, message),
+      died: (error) => this.#died(reader, error),
+    });
+    const reader: Reader = {
+      thread,
+      kind,
+      index,
+      slot: -1,
+      acknowledged: 0,
+      startedAt: performance.now(),
+      backoff: new Backoff(RESPAWN_FIRST_MS, RESPAWN_LONGEST_MS),
+    };
+    return reader;
+  }
+
+  #chooseTransport(settings: AnswerSettings): 'batched' | 'portable' {
+    if (settings.transport !== 'auto') return settings.transport;
+    if (process.platform !== 'linux') return 'portable';
+    if (settings.stateDir === undefined) return 'batched';
+    const marker = new CrashMarker(settings.stateDir);
+    if (!marker.begin(Date.now())) {
+      this.#log('warn', 'transport-avoided', {
+        message: `the last two starts with the batched transport were ended by a signal within a minute: using the portable one (remove ${marker.file} to try again)`,
+      });
+      return 'portable';
+    }
+    this.#marker = marker;
+    this.#proof = setTimeout(() => marker.clear(), PROOF_MS);
+    this.#proof.unref();
+    return 'batched';
+  }
+
+  #startReader(reader: Reader): void {
+    const settings = this.#settings!;
+    reader.slot = settings.table.addReader();
+    reader.startedAt = performance.now();
+    const message: StartMessage = {
+      type: 'start',
+      handle: settings.table.share(),
+      counters: reader.thread.counters,
+      transportCounters: reader.thread.transportCounters,
+      control: reader.thread.control,
+      responder: {
+        maxUdp: settings.maxUdp ?? 1232,
+        tcpMax: settings.tcpMax ?? 65_535,
+        reader: reader.slot,
+        seed: (Math.random() * 2 ** 32) >>> 0,
+      },
+      transport: this.#wanted,
+      tcp: { ...DEFAULT_TCP_LIMITS, ...settings.tcp },
+      listen: this.#listenMessage(reader),
+    };
+    reader.thread.ref();
+    reader.thread.post(message);
+  }
+
+  /** The first UDP thread binds for all: an address in use is then found before any other socket shares its port. */
+  #listenMessage(reader: Reader): ListenMessage {
+    const bound: Record<string, number> = {};
+    if (reader.kind === 'udp')
+      for (const [key, fds] of this.#sockets) if (fds[reader.index] !== undefined) bound[key] = fds[reader.index]!;
+    const bind = reader.kind === 'udp' && reader.index === 0 ? this.#udp.length : 0;
+    return { type: 'listen', sequence: this.#sequence, plans: this.#plans, bound, bind };
+  }
+
+  #sendListen(): void {
+    for (const reader of this.#readers()) if (reader.slot >= 0) reader.thread.post(this.#listenMessage(reader));
+  }
+
+  /** Resolves when the threads that bind have answered the listen message that comes next. */
+  #nextSequence(): Promise<void> {
+    const sequence = ++this.#sequence;
+    return new Promise((resolve) => this.#waiting.push({ sequence, resolve }));
+  }
+
+  #heard(reader: Reader, message: FromThread): void {
+    switch (message.type) {
+      case 'tried':
+        this.#tried(reader, message);
+        break;
+      case 'transport':
+        this.#transport = message.transport;
+        if (message.reason !== undefined) this.#fellBack(message.reason);
+        break;
+      case 'unusable':
+        void this.#abandonBatched(message.reason);
+        break;
+      case 'log':
+        this.#log(message.level, message.event, message.fields);
+        break;
+    }
+  }
+
+  #tried(reader: Reader, message: TriedMessage): void {
+    reader.acknowledged = message.sequence;
+    let news = false;
+    for (const { key, failure, fds } of message.results) {
+      if (fds) {
+        this.#sockets.set(key, fds);
+        news = true;
+      }
+      if (reader.index === 0) this.#board.set(key, reader.kind, failure);
+    }
+    this.#retireSockets();
+    this.#board.report(this.#plans);
+    if (news && this.#udp.length > 1) {
+      this.#sequence++;
+      this.#sendListen();
+    }
+    this.#settle();
+    this.#scheduleRetry();
+  }
+
+  /** Ends waits, and closes sockets that every thread has let go. */
+  #settle(): void {
+    const answered = this.#stopped
+      ? Number.POSITIVE_INFINITY
+      : Math.min(this.#udp[0]!.acknowledged, this.#tcp.acknowledged);
+    this.#waiting = this.#waiting.filter(({ sequence, resolve }) => {
+      if (sequence > answered) return true;
+      resolve();
+      return false;
+    });
+    const released = Math.min(...this.#udp.map((reader) => reader.acknowledged));
+    this.#retired = this.#retired.filter(({ fds, sequence }) => {
+      if (sequence > released) return true;
+      fds.forEach(closeQuietly);
+      return false;
+    });
+  }
+
+  #retireSockets(): void {
+    for (const [key, fds] of this.#sockets) {
+      if (this.#plans.some((plan) => plan.key === key)) continue;
+      this.#sockets.delete(key);
+      this.#retired.push({ fds, sequence: this.#sequence });
+    }
+  }
+
+  #closeSockets(): void {
+    for (const fds of [...this.#sockets.values(), ...this.#retired.map((r) => r.fds)]) fds.forEach(closeQuietly);
+    this.#sockets.clear();
+    this.#retired = [];
+  }
+
+  #scheduleRetry(): void {
+    if (this.#stopped || this.#retry) return;
+    if (!this.#plans.some((plan) => this.#board.failed(plan.key))) {
+      this.#retryBackoff.reset();
+      return;
+    }
+    this.#retry = setTimeout(() => {
+      this.#retry = undefined;
+      this.#sequence++;
+      this.#sendListen();
+    }, this.#retryBackoff.next());
+  }
+
+  #died(reader: Reader, error: unknown): void {
+    this.#restarts++;
+    this.#leaveTable(reader);
+    const calm = performance.now() - reader.startedAt > RESPAWN_CALM_MS;
+    if (calm) reader.backoff.reset();
+    this.#log('error', 'answer-thread-died', {
+      thread: reader.thread.name,
+      error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    });
+    const again = (): void => {
+      if (this.#stopped) return;
+      reader.thread.spawn();
+      if (this.#settings) this.#startReader(reader);
+    };
+    const wait = reader.backoff.next();
+    // The first death in a while is made good at once.
+    if (wait === RESPAWN_FIRST_MS) again();
+    else setTimeout(again, wait);
+  }
+
+  #leaveTable(reader: Reader): void {
+    if (reader.slot >= 0) this.#settings?.table.removeReader(reader.slot);
+    reader.slot = -1;
+  }
+
+  #fellBack(reason: string): void {
+    this.#wanted = 'portable';
+    this.#log('warn', 'transport-portable', {
+      message: `batched UDP is not to be had here, using node:dgram: ${reason}`,
+    });
+    void this.#dropUdp(this.#udp.splice(1));
+  }
+
+  /** A native call failed for good: the portable transport takes over the addresses. */
+  async #abandonBatched(reason: string): Promise<void> {
+    if (this.#wanted === 'portable') return;
+    this.#wanted = 'portable';
+    this.#transport = 'none';
+    this.#log('warn', 'transport-portable', { message: `batched UDP failed, using node:dgram: ${reason}` });
+    const old = this.#udp;
+    this.#udp = [this.#reader('udp', 0)];
+    this.#udp[0]!.thread.spawn();
+    await this.#dropUdp(old);
+    this.#closeSockets();
+    if (!this.#stopped) this.#startReader(this.#udp[0]!);
+  }
+
+  async #dropUdp(readers: readonly Reader[]): Promise<void> {
+    await Promise.all(readers.map(({ thread }) => thread.stop()));
+    for (const reader of readers) {
+      this.#leaveTable(reader);
+      this.#past.push(reader.thread);
+    }
+  }
+}
+
+function closeQuietly(fd: number): void {
+  try {
+    closeSync(fd);
+  } catch {
+    // EBADF: it is closed, which was wanted.
+  }
 }

@@ -1,5 +1,5 @@
 /** What the control thread and the answer threads say to each other, and the memory they share beside the table. */
-import type { SharedTable } from '../answers/table.js';
+import type { SharedTable } from '../answers/shared.js';
 import type { BindFailure } from './bind-error.js';
 import type { SocketPlan } from './listen-plan.js';
 import type { ResponderOptions } from './respond.js';
@@ -47,7 +47,7 @@ export interface StartMessage {
   readonly transport: 'batched' | 'portable';
   /** TCP threads only. */
   readonly tcp: TcpLimits;
-  readonly sockets: ListenMessage;
+  readonly listen: ListenMessage;
 }
 
 /** The sockets to have from now on. The thread opens what is new, closes what is gone, keeps the rest. */
@@ -88,5 +88,5 @@ export type FromThread =
       readonly event: string;
       readonly fields: Readonly<Record<string, unknown>>;
     }
-  /** Everything is closed; the thread ends by itself. */
-  | { readonly type: 'stopped' };
+  /** UDP, batched: a native call failed for good. The thread ends; its sockets stay open. */
+  | { readonly type: 'unusable'; readonly reason: string };

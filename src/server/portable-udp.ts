@@ -37,6 +37,8 @@ export class PortableUdp {
   readonly #own = new OwnAddresses();
   #out = Buffer.alloc(MAX_ANSWER_BYTES);
   #rescan: NodeJS.Timeout | undefined;
+  /** Changes to the sockets, one after the other. */
+  #changes: Promise<unknown> = Promise.resolve();
 
   constructor(responder: Responder, transportCounters: Uint32Array, events: PortableUdpEvents) {
     this.#responder = responder;
@@ -44,8 +46,12 @@ export class PortableUdp {
     this.#events = events;
   }
 
-  /** Opens and closes sockets until they are those of `plans`. Resolves with what could not be bound. */
-  async listen(plans: readonly SocketPlan[]): Promise<Map<string, BindFailure>> {
+  /** Opens and closes sockets until they are those of `plans`. Resolves with what could not be bound, by plan key. */
+  listen(plans: readonly SocketPlan[]): Promise<Map<string, BindFailure>> {
+    return this.#inTurn(() => this.#listen(plans));
+  }
+
+  async #listen(plans: readonly SocketPlan[]): Promise<Map<string, BindFailure>> {
     const failures = new Map<string, BindFailure>();
     for (const [key, bound] of this.#bound) {
       if (plans.some((p) => p.key === key)) continue;
@@ -70,7 +76,7 @@ export class PortableUdp {
     );
     const wildcard = [...this.#bound.values()].some((b) => b.plan.wildcard);
     if (wildcard && !this.#rescan) {
-      this.#rescan = setInterval(() => void this.#rescanAddresses(), RESCAN_MS);
+      this.#rescan = setInterval(() => void this.#inTurn(() => this.#rescanAddresses()), RESCAN_MS);
       this.#events.log('warn', 'udp-wildcard-by-address', {
         message:
           'the portable transport serves a wildcard listen address by one socket for each address of this host; other addresses of 127.0.0.0/8 than 127.0.0.1 need a listen entry of their own',
@@ -82,10 +88,16 @@ export class PortableUdp {
     return failures;
   }
 
-  /** Takes no more queries. Answers handed to the kernel are sent. */
-  close(): void {
+  /** Answers what the kernel holds already, lets answers leave for up to `grace` ms, and closes. */
+  async close(grace: number): Promise<void> {
     clearInterval(this.#rescan);
-    for (const bound of this.#bound.values()) for (const socket of bound.sockets.values()) socket.close();
+    await turn();
+    await turn();
+    const sockets = [...this.#bound.values()].flatMap((bound) => [...bound.sockets.values()]);
+    const until = performance.now() + grace;
+    while (sockets.some((s) => s.getSendQueueCount() > 0) && performance.now() < until)
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    for (const socket of sockets) socket.close();
     this.#bound.clear();
   }
 
@@ -109,6 +121,12 @@ export class PortableUdp {
 
   async #rescanAddresses(): Promise<void> {
     for (const bound of this.#bound.values()) if (bound.plan.wildcard) await this.#bindLocal(bound);
+  }
+
+  #inTurn<T>(change: () => Promise<T>): Promise<T> {
+    const done = this.#changes.then(change);
+    this.#changes = done.catch(() => undefined);
+    return done;
   }
 
   #bind(bound: Bound, at: string, asked: string): Promise<BindFailure | undefined> {
@@ -156,9 +174,10 @@ export class PortableUdp {
       this.#count('sendDrops');
       return;
     }
-    socket.send(this.#out, 0, length, from.port, from.address, this.#sent);
-    // The kernel did not take it at once: the buffer is the socket's until it does.
-    if (socket.getSendQueueCount() > 0) this.#out = Buffer.alloc(MAX_ANSWER_BYTES);
+    // Behind others in the queue it would not leave within the call, and needs bytes of its own.
+    const answer = socket.getSendQueueCount() > 0 ? Buffer.from(this.#out.subarray(0, length)) : this.#out;
+    socket.send(answer, 0, length, from.port, from.address, this.#sent);
+    if (answer === this.#out && socket.getSendQueueCount() > 0) this.#out = Buffer.alloc(MAX_ANSWER_BYTES);
   }
 
   readonly #sent = (error: Error | null): void => {
@@ -185,3 +204,5 @@ function growBuffers(socket: Socket): void {
     // The kernel's own sizes stay.
   }
 }
+
+const turn = () => new Promise<void>((resolve) => setImmediate(resolve));

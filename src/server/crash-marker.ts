@@ -1,0 +1,83 @@
+/**
+ * Remembers whether starts with the batched transport ended in a signal. Native calls can take the whole process
+ * down; two such deaths within a minute of a start make the next starts use the portable transport.
+ */
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { release } from 'node:os';
+import { join } from 'node:path';
+import type { Ms, WallMs } from '../system/clock.js';
+
+/** A start that lived so long has proved itself. */
+export const PROOF_MS: Ms = 60_000;
+const DEATHS_TO_AVOID = 2;
+const FORGET_MS: Ms = 24 * 3_600_000;
+
+interface Marker {
+  /** A start is under way that has neither proved itself nor ended cleanly. */
+  readonly open: boolean;
+  readonly deaths: number;
+  readonly at: WallMs;
+  /** Another kernel, Node or boot makes old deaths meaningless. */
+  readonly platform: string;
+}
+
+export class CrashMarker {
+  readonly file: string;
+  readonly #platform: string;
+
+  constructor(stateDir: string, bootId: string = readBootId()) {
+    this.file = join(stateDir, 'udp-batched.json');
+    this.#platform = `${process.version} ${release()} ${bootId}`;
+  }
+
+  /** Opens a start. False when the batched transport is to be avoided. A directory that cannot be written remembers nothing. */
+  begin(now: WallMs): boolean {
+    const last = this.#read(now);
+    const deaths = (last?.deaths ?? 0) + (last?.open ? 1 : 0);
+    if (deaths >= DEATHS_TO_AVOID) {
+      this.#write({ open: false, deaths, at: last?.open ? now : last!.at, platform: this.#platform });
+      return false;
+    }
+    this.#write({ open: true, deaths, at: now, platform: this.#platform });
+    return true;
+  }
+
+  /** The start proved itself, or the process ends as it should. */
+  clear(): void {
+    try {
+      rmSync(this.file, { force: true });
+    } catch {
+      // Nothing was remembered.
+    }
+  }
+
+  #read(now: WallMs): Marker | undefined {
+    try {
+      const marker = JSON.parse(readFileSync(this.file, 'utf8')) as Marker;
+      const usable =
+        typeof marker.open === 'boolean' &&
+        Number.isInteger(marker.deaths) &&
+        marker.platform === this.#platform &&
+        Math.abs(now - marker.at) < FORGET_MS;
+      return usable ? marker : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  #write(marker: Marker): void {
+    try {
+      writeFileSync(this.file, JSON.stringify(marker), { mode: 0o600 });
+    } catch {
+      // Not remembered: the batched transport is tried again.
+    }
+  }
+}
+
+function readBootId(): string {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,214 @@
+/**
+ * One TCP connection (RFC 7766): whole messages out of any segmentation, every message of a `data` event answered
+ * into one buffer and written once, in the order of the queries. Reading stops while the client does not read.
+ */
+import type { Socket } from 'node:net';
+import type { Peer, Responder } from './respond.js';
+
+/** Unsent answers beyond this stop the reading until the client has taken them. */
+const MAX_UNSENT_BYTES = 256 * 1024;
+/** Answers are written when so many bytes have come together, or when the input is used up. */
+const WRITE_BYTES = 128 * 1024;
+const MAX_MESSAGE_BYTES = 65_535;
+const PREFIX_BYTES = 2;
+/** A connection keeps a buffer of at most so much for its next split message. */
+const KEPT_BYTES = 1024;
+const NO_BYTES = Buffer.alloc(0);
+
+// One thread answers one message at a time, so one set of buffers serves all connections.
+const query = Buffer.alloc(MAX_MESSAGE_BYTES);
+const answer = Buffer.alloc(MAX_MESSAGE_BYTES);
+const answers = Buffer.alloc(WRITE_BYTES + PREFIX_BYTES + MAX_MESSAGE_BYTES);
+
+export interface ConnectionEvents {
+  /** The responder threw on a query; the connection goes on without an answer to it. */
+  readonly failure: (error: unknown) => void;
+  /** A whole message came, or the client took answers. */
+  readonly active: (connection: Connection) => void;
+  readonly closed: (connection: Connection) => void;
+}
+
+export class Connection {
+  readonly client: string;
+  /** Monotonic ms of the last whole message or headway in sending. */
+  activeAt: number;
+  readonly #socket: Socket;
+  readonly #responder: Responder;
+  readonly #peer: Peer;
+  readonly #listen: number;
+  readonly #events: ConnectionEvents;
+  /** The message that has begun and is not whole: its bytes so far, the two of the length first. */
+  #partial = NO_BYTES;
+  #have = 0;
+  #begunAt = 0;
+  /** Input that waits until the client has taken its answers. */
+  #waiting: Buffer | undefined;
+  #inputEnded = false;
+  #closing = false;
+
+  constructor(
+    socket: Socket,
+    client: string,
+    peer: Peer,
+    listen: number,
+    responder: Responder,
+    events: ConnectionEvents,
+    now: number,
+  ) {
+    this.client = client;
+    this.activeAt = now;
+    this.#socket = socket;
+    this.#peer = peer;
+    this.#listen = listen;
+    this.#responder = responder;
+    this.#events = events;
+    socket.on('data', (chunk: Buffer) => this.#take(chunk));
+    socket.on('drain', () => this.#drained());
+    socket.on('end', () => {
+      this.#inputEnded = true;
+      this.#finish();
+    });
+    socket.on('close', () => events.closed(this));
+  }
+
+  /** Monotonic ms at which this connection is overdue, whatever it waits for. */
+  deadline(idleTimeout: number, messageTimeout: number): number {
+    if (this.#socket.writableLength > 0) return this.activeAt + messageTimeout;
+    if (this.#have > 0) return this.#begunAt + messageTimeout;
+    return this.activeAt + idleTimeout;
+  }
+
+  /** Closes at once, answers that wait included. */
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  /** Sends what is answered, then closes; further queries are not read. */
+  end(): void {
+    this.#closing = true;
+    this.#finish();
+  }
+
+  #take(chunk: Buffer): void {
+    const now = performance.now();
+    const rest = this.#answerMessages(chunk, now);
+    if (rest) {
+      this.#waiting = rest;
+      this.#socket.pause();
+    }
+  }
+
+  #drained(): void {
+    const waiting = this.#waiting;
+    if (waiting) {
+      this.#waiting = undefined;
+      this.#take(waiting);
+      if (!this.#waiting) this.#socket.resume();
+    }
+    if (this.#inputEnded || this.#closing) this.#finish();
+  }
+
+  /** Once nothing is left to answer: lets the answers leave and closes. */
+  #finish(): void {
+    if (this.#waiting || this.#socket.writableEnded) return;
+    this.#closing = true;
+    this.#socket.destroySoon();
+  }
+
+  /** Answers the whole messages of `chunk`. Returns what must wait because the client does not read. */
+  #answerMessages(chunk: Buffer, now: number): Buffer | undefined {
+    let at = 0;
+    let filled = 0;
+    let whole = false;
+    this.#responder.beginBatch();
+    while (at < chunk.length && !this.#closing) {
+      if (filled >= WRITE_BYTES) {
+        this.#write(filled);
+        filled = 0;
+      }
+      if (this.#socket.writableLength > MAX_UNSENT_BYTES) break;
+      let length: number;
+      if (this.#have > 0) {
+        at = this.#gather(chunk, at);
+        if (this.#have < PREFIX_BYTES) break;
+        length = this.#partial.readUInt16BE(0);
+        if (length > 0 && this.#have < PREFIX_BYTES + length) {
+          if (at < chunk.length) continue;
+          break;
+        }
+        this.#partial.copy(query, 0, PREFIX_BYTES, PREFIX_BYTES + length);
+        this.#have = 0;
+        if (this.#partial.length > KEPT_BYTES) this.#partial = NO_BYTES;
+      } else {
+        const left = chunk.length - at;
+        length = left < PREFIX_BYTES ? -1 : chunk.readUInt16BE(at);
+        if (length < 0 || left < PREFIX_BYTES + length) {
+          this.#begunAt = now;
+          at = this.#gather(chunk, at);
+          if (this.#have >= PREFIX_BYTES) at = this.#gather(chunk, at);
+          break;
+        }
+        chunk.copy(query, 0, at + PREFIX_BYTES, at + PREFIX_BYTES + length);
+        at += PREFIX_BYTES + length;
+      }
+      // A message without a byte is no query and no keepalive: its sender is broken.
+      if (length === 0) {
+        this.#closing = true;
+        break;
+      }
+      whole = true;
+      filled = this.#respond(length, filled);
+    }
+    this.#responder.endBatch();
+    if (filled > 0) this.#write(filled);
+    if (whole) {
+      this.activeAt = now;
+      this.#events.active(this);
+    }
+    if (this.#closing) {
+      this.#finish();
+      return undefined;
+    }
+    return at < chunk.length ? chunk.subarray(at) : undefined;
+  }
+
+  /** Appends the answer to the query buffer's message; returns how far the answers now reach. */
+  #respond(length: number, filled: number): number {
+    let size = 0;
+    try {
+      size = this.#responder.respond(query, length, this.#peer, this.#listen, 'tcp', answer);
+    } catch (error) {
+      this.#events.failure(error);
+    }
+    if (size <= 0) return filled;
+    answers.writeUInt16BE(size, filled);
+    answer.copy(answers, filled + PREFIX_BYTES, 0, size);
+    return filled + PREFIX_BYTES + size;
+  }
+
+  #write(filled: number): void {
+    this.#socket.write(Buffer.from(answers.subarray(0, filled)), this.#headway);
+  }
+
+  readonly #headway = (error?: Error | null): void => {
+    if (error) return;
+    this.activeAt = performance.now();
+    this.#events.active(this);
+  };
+
+  /** Moves bytes of the message that has begun out of `chunk`: of its length first, then of the rest. Returns the new place. */
+  #gather(chunk: Buffer, at: number): number {
+    const wanted = this.#have < PREFIX_BYTES ? PREFIX_BYTES : PREFIX_BYTES + this.#partial.readUInt16BE(0);
+    const end = Math.min(chunk.length, at + wanted - this.#have);
+    const needed = this.#have + end - at;
+    if (this.#partial.length < needed) {
+      // Doubling: memory follows what has come, not what the length promises.
+      const grown = Buffer.alloc(Math.min(PREFIX_BYTES + MAX_MESSAGE_BYTES, Math.max(512, 2 * needed)));
+      this.#partial.copy(grown, 0, 0, this.#have);
+      this.#partial = grown;
+    }
+    chunk.copy(this.#partial, this.#have, at, end);
+    this.#have = needed;
+    return end;
+  }
+}

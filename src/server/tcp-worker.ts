@@ -1,0 +1,46 @@
+/** The TCP answer thread. */
+import { parentPort } from 'node:worker_threads';
+import type { FromThread, ListenMessage, StartMessage, ToThread } from './messages.js';
+import { Responder } from './respond.js';
+import { TcpTransport } from './tcp.js';
+import { failureReporter, tried } from './thread-reports.js';
+
+/** Answers in flight at a stop have so long to leave. */
+const STOP_GRACE_MS = 1_000;
+
+const port = parentPort!;
+const say = (message: FromThread): void => port.postMessage(message);
+let running: { readonly responder: Responder; readonly tcp: TcpTransport } | undefined;
+
+function start(message: StartMessage): void {
+  const responder = new Responder(message.handle, message.counters, message.responder);
+  const tcp = new TcpTransport(responder, message.tcp, message.transportCounters, failureReporter(say, 'tcp'));
+  running = { responder, tcp };
+  listen(message.listen);
+}
+
+function listen(message: ListenMessage): void {
+  void running?.tcp.listen(message.plans).then((failures) => say(tried(message, failures)));
+}
+
+async function stop(): Promise<void> {
+  await running?.tcp.close(STOP_GRACE_MS);
+  port.close();
+}
+
+port.on('message', (message: ToThread) => {
+  switch (message.type) {
+    case 'start':
+      start(message);
+      break;
+    case 'listen':
+      listen(message);
+      break;
+    case 'table':
+      running?.responder.update(message.handle);
+      break;
+    case 'stop':
+      void stop();
+      break;
+  }
+});

@@ -1,0 +1,176 @@
+/** DNS over TCP on node:net: listeners, admission, deadlines. tcp-connection.ts is one connection. */
+import { createServer, type Server, type Socket } from 'node:net';
+import type { BindFailure } from './bind-error.js';
+import { peerFromText, plainAddress } from './client-address.js';
+import { ConnectionTable } from './connection-table.js';
+import { listenIndex, type SocketPlan } from './listen-plan.js';
+import { counterIndex } from './messages.js';
+import type { Responder } from './respond.js';
+import { Connection } from './tcp-connection.js';
+import type { TcpLimits } from './tcp-limits.js';
+
+const BACKLOG = 1024;
+const SWEEP_MS = 500;
+/** Connections closed when descriptors have run out. */
+const EMERGENCY_EVICTIONS = 16;
+
+interface Listener {
+  plan: SocketPlan;
+  readonly server: Server;
+}
+
+export class TcpTransport {
+  readonly #responder: Responder;
+  readonly #limits: TcpLimits;
+  readonly #counters: Uint32Array;
+  readonly #failure: (error: unknown) => void;
+  readonly #listeners = new Map<string, Listener>();
+  readonly #connections: ConnectionTable<Connection>;
+  #sweeper: NodeJS.Timeout | undefined;
+  #changes: Promise<unknown> = Promise.resolve();
+
+  constructor(
+    responder: Responder,
+    limits: TcpLimits,
+    transportCounters: Uint32Array,
+    failure: (error: unknown) => void,
+  ) {
+    this.#responder = responder;
+    this.#limits = limits;
+    this.#counters = transportCounters;
+    this.#failure = failure;
+    this.#connections = new ConnectionTable(limits);
+  }
+
+  /** Opens and closes listeners until they are those of `plans`. Connections stay. Resolves with what could not be bound, by plan key. */
+  listen(plans: readonly SocketPlan[]): Promise<Map<string, BindFailure>> {
+    const done = this.#changes.then(async () => {
+      const failures = new Map<string, BindFailure>();
+      for (const [key, { server }] of this.#listeners) {
+        if (plans.some((p) => p.key === key)) continue;
+        server.close();
+        this.#listeners.delete(key);
+      }
+      await Promise.all(
+        plans.map(async (plan) => {
+          const existing = this.#listeners.get(plan.key);
+          if (existing) {
+            existing.plan = plan;
+            return;
+          }
+          const failure = await this.#bind(plan);
+          if (failure) failures.set(plan.key, failure);
+        }),
+      );
+      return failures;
+    });
+    this.#changes = done;
+    return done;
+  }
+
+  /** Stops accepting, lets answers leave for up to `grace` ms, and resolves when every connection is closed. */
+  async close(grace: number): Promise<void> {
+    for (const { server } of this.#listeners.values()) server.close();
+    this.#listeners.clear();
+    // Queries that the kernel already holds are read in this turn of the loop and the next.
+    await turn();
+    await turn();
+    for (const connection of this.#connections) connection.end();
+    const until = performance.now() + grace;
+    while (this.#connections.size > 0 && performance.now() < until) await new Promise((r) => setTimeout(r, 5));
+    for (const connection of this.#connections) connection.destroy();
+    clearInterval(this.#sweeper);
+  }
+
+  #bind(plan: SocketPlan): Promise<BindFailure | undefined> {
+    return new Promise((resolve) => {
+      const listener: Listener = {
+        plan,
+        server: createServer({ allowHalfOpen: true, noDelay: true }, (socket) => this.#accept(listener, socket)),
+      };
+      const { server } = listener;
+      const failed = (error: NodeJS.ErrnoException): void => {
+        resolve({ code: error.code ?? 'UNKNOWN', message: error.message });
+      };
+      server.once('error', failed);
+      const options = {
+        host: plan.address,
+        port: plan.port,
+        ipv6Only: plan.family === 6 && !plan.dual,
+        backlog: BACKLOG,
+        exclusive: true,
+      };
+      server.listen(options, () => {
+        server.off('error', failed);
+        server.on('error', () => this.#acceptFailed());
+        this.#listeners.set(plan.key, listener);
+        resolve(undefined);
+      });
+    });
+  }
+
+  #accept(listener: Listener, socket: Socket): void {
+    // A reset, a timeout or a write after it: the socket closes by itself, and 'close' follows.
+    socket.on('error', () => {});
+    const from = socket.remoteAddress;
+    const peer = from === undefined ? undefined : peerFromText(from);
+    if (!peer) {
+      socket.destroy();
+      return;
+    }
+    const client = plainAddress(from!);
+    const idlest = this.#connections.inTheWay(client);
+    if (idlest) {
+      this.#count('tcpEvicted');
+      idlest.destroy();
+      this.#connections.delete(idlest);
+    }
+    const listen = listenIndex(listener.plan, plainAddress(socket.localAddress ?? ''));
+    const connection = new Connection(socket, client, peer, listen, this.#responder, this.#events, performance.now());
+    this.#connections.add(connection);
+    this.#count('tcpAccepted');
+    this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP_MS);
+  }
+
+  readonly #events = {
+    failure: (error: unknown): void => {
+      this.#count('failures');
+      this.#failure(error);
+    },
+    active: (connection: Connection): void => this.#connections.touch(connection),
+    closed: (connection: Connection): void => {
+      this.#connections.delete(connection);
+      if (this.#connections.size > 0) return;
+      clearInterval(this.#sweeper);
+      this.#sweeper = undefined;
+    },
+  };
+
+  #sweep(): void {
+    const now = performance.now();
+    for (const connection of this.#connections) {
+      if (connection.deadline(this.#limits.idleTimeout, this.#limits.messageTimeout) > now) continue;
+      this.#count('tcpTimeouts');
+      connection.destroy();
+      this.#connections.delete(connection);
+    }
+  }
+
+  /** Descriptors have run out, most likely: those of the idlest help most. */
+  #acceptFailed(): void {
+    this.#count('tcpAcceptErrors');
+    let left = EMERGENCY_EVICTIONS;
+    for (const connection of this.#connections) {
+      if (left-- === 0) break;
+      this.#count('tcpEvicted');
+      connection.destroy();
+      this.#connections.delete(connection);
+    }
+  }
+
+  #count(counter: keyof typeof counterIndex): void {
+    this.#counters[counterIndex[counter]]!++;
+  }
+}
+
+const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
