@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize, relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import t from 'tap';
+import { root } from './root.js';
 
 /** The directions of docs/architecture.md: a folder imports from itself and from these. */
 const BASE = ['dns', 'config', 'system'];
@@ -27,7 +27,6 @@ const ENDS = ['cli', 'demo'];
 /** What a thread on the query path must not load: each costs tens of milliseconds and megabytes a worker. */
 const HEAVY = ['zod', 'pino', 'pino-pretty', 'fastify', 'commander', 'yaml', 'undici', 'prom-client', 'chokidar'];
 
-const root = findRoot();
 const src = join(root, 'src');
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.ts') && !name.endsWith('.d.ts'))
@@ -36,19 +35,6 @@ const files = readdirSync(src, { recursive: true, encoding: 'utf8' })
 interface Import {
   readonly from: string;
   readonly typeOnly: boolean;
-}
-
-function findRoot(): string {
-  let dir = dirname(fileURLToPath(import.meta.url));
-  for (;;) {
-    try {
-      if (JSON.parse(readFileSync(join(dir, 'package.json'), 'utf8')).name === 'holdfast') return dir;
-    } catch {
-      // Not here: one up.
-    }
-    if (dirname(dir) === dir) return process.cwd();
-    dir = dirname(dir);
-  }
 }
 
 function importsOf(text: string): Import[] {

@@ -1,0 +1,398 @@
+/** Plays a scenario and says where, if anywhere, it went otherwise than written. */
+import type { RowState } from '../../src/registry/registry.js';
+import { type Answer, canonical, parseQuestion, type Question, recordText } from './client.js';
+import { duration } from './duration.js';
+import type { Expectation, Scenario, Step } from './scenario.js';
+import { Addresses, ids, numbers, parseService } from './services.js';
+import { settings, ZONE } from './settings.js';
+import { World } from './world.js';
+
+export interface Failure {
+  readonly where: string;
+  readonly when: string;
+  readonly what: string;
+  readonly expected?: unknown;
+  readonly got?: unknown;
+  /** What happened just before. */
+  readonly before: readonly string[];
+}
+
+class Mismatch extends Error {
+  constructor(
+    readonly what: string,
+    readonly expected: unknown,
+    readonly got: unknown,
+  ) {
+    super(what);
+  }
+}
+
+interface Watch {
+  readonly step: Step;
+  readonly question: Question;
+  readonly until: number;
+  changes: number;
+  last: string | undefined;
+}
+
+/** Something that the registry does at a later moment by itself. */
+interface Later {
+  readonly at: number;
+  readonly act: () => void;
+}
+
+/** Null when all went as written. */
+export function run(scenario: Scenario, onTrace?: (line: string) => void): Failure | null {
+  const play = new Play(scenario);
+  let step = scenario.steps[0] as Step;
+  try {
+    for (step of scenario.steps) play.step(step);
+    play.end();
+    return null;
+  } catch (error) {
+    const line = play.watchLine ?? step.line;
+    const mismatch = error instanceof Mismatch ? { expected: error.expected, got: error.got } : {};
+    return {
+      where: `${scenario.file}:${line}`,
+      when: play.when,
+      what: error instanceof Mismatch ? error.what : String((error as Error).stack),
+      ...mismatch,
+      before: play.world.trace.slice(-15),
+    };
+  } finally {
+    for (const line of play.world.trace) onTrace?.(line);
+  }
+}
+
+class Play {
+  readonly world: World;
+  /** Line of the watch that just failed, if one did. */
+  watchLine: number | undefined;
+  readonly #scenario: Scenario;
+  readonly #addresses = new Addresses();
+  #config: Record<string, unknown>;
+  #watches: Watch[] = [];
+  #later: Later[] = [];
+  #logSeen = 0;
+
+  constructor(scenario: Scenario) {
+    this.#scenario = scenario;
+    this.#config = scenario.config;
+    const config = settings(scenario.config, scenario.zones);
+    this.world = new World(config, scenario.confirms, (place) => this.#addresses.idsAt(place));
+    this.world.onMoment = () => this.#checkWatches();
+  }
+
+  get when(): string {
+    return `${this.world.elapsed / 1000}s`;
+  }
+
+  step(step: Step): void {
+    this.#advance(this.#moment(step.at) ?? this.world.elapsed);
+    this.#act(step);
+    this.#checkWatches();
+    this.#expect(step);
+  }
+
+  #advance(to: number): void {
+    for (let next = this.#later[0]; next && next.at <= to; next = this.#later[0]) {
+      this.#later.shift();
+      this.world.advance(next.at);
+      next.act();
+      this.#checkWatches();
+    }
+    this.world.advance(to);
+  }
+
+  #schedule(after: number, act: () => void): void {
+    this.#later.push({ at: this.world.elapsed + after, act });
+    this.#later.sort((a, b) => a.at - b.at);
+  }
+
+  end(): void {
+    if (!this.world.targetsAgree()) {
+      throw new Mismatch('targets told by events and targets asked for differ', 'the same', 'different sets');
+    }
+  }
+
+  #moment(text: string | undefined): number | undefined {
+    if (text === undefined) return undefined;
+    const at = text.startsWith('+') ? this.world.elapsed + duration(text.slice(1)) : duration(text);
+    if (at < this.world.elapsed) throw new Error(`at: ${text} is in the past: steps stand in order of time`);
+    return at;
+  }
+
+  #act(step: Step): void {
+    const zone = step.zone ?? ZONE;
+    const { world } = this;
+    const registry = world.registry(zone);
+    if (step.reload) {
+      this.#config = { ...this.#config, ...step.reload };
+      world.reload(settings(this.#config, this.#scenario.zones));
+    }
+    for (const [glob, said] of Object.entries(step.probe ?? {})) {
+      world.prober.behave(glob, said);
+      world.note(`${glob}: probes ${[said].flat().join(', ')}`);
+    }
+    if (step.prober === 'dead') world.prober.die();
+    if (step.prober === 'alive') world.prober.live(world.now.boot);
+    if (step.gap) world.gap(duration(step.gap));
+    if (step.wallStep) world.stepWall(signed(step.wallStep));
+    if (step.restart) {
+      world.note(`restart ${JSON.stringify(step.restart)}`);
+      world.restart(duration(step.restart.downFor), step.restart.snapshot);
+    }
+
+    if (step.epoch !== undefined) registry.epoch = step.epoch;
+    if (step.additionsOnly !== undefined) registry.removalsBelievable = !step.additionsOnly;
+    if (step.rejected)
+      registry.rejected = step.rejected.map((where) => ({ where, reason: 'rejected by the scenario' }));
+    if (step.list) {
+      world.note(`registry lists ${JSON.stringify(step.list)}`);
+      registry.services = new Map(
+        Object.entries(step.list).map(([name, text]) => [name, parseService(name, text, this.#addresses)]),
+      );
+      world.list(zone);
+    }
+    if (step.change || step.gone) {
+      world.note(`registry changes ${JSON.stringify({ ...step.change, gone: step.gone })}`);
+      const services = Object.entries(step.change ?? {}).map(([name, text]) =>
+        parseService(name, text, this.#addresses),
+      );
+      world.change(zone, services, step.gone ?? []);
+    }
+    if (step.drip) this.#drip(zone, step.drip);
+    if (step.roll) this.#roll(zone, step.roll);
+    if (step.release) world.release(zone, step.release);
+    if (step.registry === 'confirmed') world.confirm(zone);
+    else if (step.registry) {
+      world.note(`registry: ${step.registry}`);
+      world.setHeard(zone, step.registry, 'by the scenario');
+    }
+    if (step.accept) {
+      const released = world.accept(step.accept, step.zone);
+      if (step.released !== undefined) same('rows let go', step.released, released);
+    }
+    if (step.watch === 'none') this.#watches = [];
+    else if (step.watch) {
+      const until = this.#moment(step.until) ?? Number.POSITIVE_INFINITY;
+      this.#watches.push({ step, question: parseQuestion(step.watch, zone), until, changes: 0, last: undefined });
+    }
+  }
+
+  /** Puts endpoints (by number) into a service's list in a new state, or takes them out of it. */
+  #relist(
+    zone: string,
+    service: string,
+    endpoints: readonly number[],
+    to: 'gone' | RowState,
+    rest: number[] = [],
+  ): void {
+    const numbered = new Set([...endpoints, ...rest].map((n) => `${service}-${n}`));
+    const kept = (this.world.registry(zone).services.get(service)?.rows ?? []).filter((row) => !numbered.has(row.id));
+    const put = to === 'gone' ? [] : endpoints.map((n) => `${n} ${to}`);
+    const listing = parseService(service, put, this.#addresses);
+    this.world.note(`registry: ${service} ${endpoints} ${to}${rest.length > 0 ? `, ${rest} gone` : ''}`);
+    this.world.change(zone, [{ ...listing, rows: [...kept, ...listing.rows] }], []);
+  }
+
+  #drip(zone: string, drip: NonNullable<Step['drip']>): void {
+    numbers(drip.endpoints).forEach((n, index) => {
+      this.#schedule(index * duration(drip.every), () => this.#relist(zone, drip.service, [n], drip.to));
+    });
+    this.#advance(this.world.elapsed);
+  }
+
+  #roll(zone: string, roll: NonNullable<Step['roll']>): void {
+    const fresh = numbers(roll.new);
+    const gap = duration(roll.gap);
+    numbers(roll.old).forEach((old, index) => {
+      const add = [fresh[index] ?? 0];
+      const begin = index * duration(roll.every);
+      const adding = () => this.#relist(zone, roll.service, add, 'passing');
+      const removing = () => this.#relist(zone, roll.service, [old], 'gone');
+      if (gap === 0) {
+        this.#schedule(begin, () => this.#relist(zone, roll.service, add, 'passing', [old]));
+      } else {
+        const newFirst = roll.order === 'new-first';
+        this.#schedule(begin, newFirst ? adding : removing);
+        this.#schedule(begin + gap, newFirst ? removing : adding);
+      }
+    });
+    this.#advance(this.world.elapsed);
+  }
+
+  #checkWatches(): void {
+    this.#watches = this.#watches.filter((watch) => this.world.elapsed <= watch.until);
+    for (const watch of this.#watches) {
+      const { step, question } = watch;
+      this.watchLine = step.line;
+      const answer = this.world.ask(question);
+      this.#compare(step, question, answer);
+      const records = answer.answers.map(recordText).sort().join();
+      if (watch.last !== undefined && watch.last !== records) watch.changes++;
+      watch.last = records;
+      if (step.maxChanges !== undefined && watch.changes > step.maxChanges) {
+        throw new Mismatch(`changes of the answer to ${step.watch}`, `at most ${step.maxChanges}`, watch.changes);
+      }
+    }
+    this.watchLine = undefined;
+  }
+
+  #expect(step: Step): void {
+    const zone = step.zone ?? ZONE;
+    const now = this.world.now;
+    if (step.query) {
+      const question = parseQuestion(step.query, zone);
+      const answer = this.world.ask(question);
+      this.world.note(`${step.query}: ${answer.rcode} ${answer.answers.map(recordText).join(' | ')}`);
+      this.#compare(step, question, answer);
+    }
+    if (step.status) {
+      const status = this.world.resolver.zoneStatus(now).find((one) => one.name === zone);
+      subset(`status of ${zone}`, step.status, status);
+    }
+    if (step.service) {
+      const found = this.world.resolver
+        .services(now)
+        .find((one) => one.zone === zone && one.name === step.service?.name);
+      subset(`service ${step.service.name}`, step.service, found);
+    }
+    if (step.explain) {
+      const question = parseQuestion(step.explain, zone);
+      const told = this.world.resolver.explain(question.name, question.type, now);
+      if (step.outcome !== undefined) same(`outcome of ${step.explain}`, step.outcome, told.outcome);
+      const rows = Object.fromEntries(
+        told.endpoints.map((one) => [one.id, `${one.word} ${one.probe} ${one.answered ? 'answered' : 'out'}`]),
+      );
+      for (const [key, expected] of Object.entries(step.rows ?? {})) {
+        for (const id of ids(key, serviceOf(question, zone))) same(`explanation of ${id}`, expected, rows[id]);
+      }
+    }
+    if (step.log || step.noLog) {
+      const seen = this.world.log.slice(this.#logSeen).map((line) => line.event);
+      this.#logSeen = this.world.log.length;
+      for (const event of [step.log ?? []].flat()) {
+        if (!seen.includes(event)) throw new Mismatch('log since the last look', event, seen);
+      }
+      for (const event of [step.noLog ?? []].flat()) {
+        if (seen.includes(event)) throw new Mismatch('log since the last look', `no ${event}`, seen);
+      }
+    }
+  }
+
+  #compare(expected: Expectation, question: Question, answer: Answer): void {
+    const told = `${question.name} ${question.type}`;
+    same(`rcode of ${told}`, expected.rcode ?? 'NOERROR', answer.rcode);
+    const service = serviceOf(question, question.name.endsWith(ZONE) ? ZONE : '');
+    const got = answer.answers.map((rr) => this.#label(rr, question));
+    const labels = (which: Parameters<typeof ids>[0]): string[] => {
+      const wanted = ids(which, service);
+      if (question.type === 'A' || question.type === 'AAAA') {
+        return [...new Set(wanted.map((id) => this.#addresses.row(id).address))];
+      }
+      return wanted;
+    };
+    if (expected.answers !== undefined) sameSet(`answers of ${told}`, labels(expected.answers), got);
+    if (expected.count !== undefined) same(`number of answers of ${told}`, expected.count, got.length);
+    if (expected.atLeast !== undefined && got.length < expected.atLeast) {
+      throw new Mismatch(`answers of ${told}`, `at least ${expected.atLeast}`, got);
+    }
+    const missing = labels(expected.includes ?? []).filter((label) => !got.includes(label));
+    if (missing.length > 0) throw new Mismatch(`answers of ${told}`, `among others ${missing}`, got);
+    const unwanted = labels(expected.excludes ?? []).filter((label) => got.includes(label));
+    if (unwanted.length > 0) throw new Mismatch(`answers of ${told}`, `without ${unwanted}`, got);
+    if (expected.records) sameSet(`records of ${told}`, expected.records, answer.answers.map(recordText));
+    if (expected.authority) {
+      const wanted = expected.authority === 'none' ? [] : expected.authority;
+      sameSet(
+        `authority of ${told}`,
+        wanted,
+        answer.authorities.map((rr) => `${rr.name} ${recordText(rr)}`),
+      );
+    }
+    if (expected.additional) this.#compareAdditional(told, expected.additional, answer);
+    if (expected.ttl !== undefined) {
+      const ttls = [...answer.answers, ...answer.additionals, ...answer.authorities].map((rr) => rr.ttl);
+      same(`TTLs of ${told}`, [duration(expected.ttl) / 1000], [...new Set(ttls)]);
+    }
+    if (expected.flags !== undefined)
+      sameSet(`flags of ${told}`, expected.flags.split(' ').filter(Boolean), answer.flags);
+    if (expected.ede !== undefined) {
+      const { ede } = expected;
+      const codes = ede === 'none' ? [] : [Array.isArray(ede) ? Number(ede[0]) : ede];
+      same(
+        `EDE of ${told}`,
+        codes,
+        answer.ede.map((one) => one.code),
+      );
+      const text = answer.ede[0]?.text ?? '';
+      if (Array.isArray(ede) && !text.includes(String(ede[1]))) throw new Mismatch(`EDE text of ${told}`, ede[1], text);
+      if (Buffer.byteLength(text) > 60) throw new Mismatch(`EDE text of ${told}`, 'at most 60 bytes (R26)', text);
+    }
+  }
+
+  /** Each SRV target has its address in the additional section, or there is nothing there. */
+  #compareAdditional(told: string, expected: 'none' | 'all', answer: Answer): void {
+    const got = answer.additionals.map((rr) => `${rr.name} ${recordText(rr)}`);
+    const wanted = new Set<string>();
+    for (const rr of expected === 'none' ? [] : answer.answers) {
+      const target = String(rr.target);
+      const address = addressOfTarget(target);
+      wanted.add(`${target} ${address.includes(':') ? 'AAAA' : 'A'} ${address}`);
+    }
+    sameSet(`additional of ${told}`, [...wanted], got);
+  }
+
+  /** How expectations name a record: an endpoint's id, an address for A and AAAA, else the record's text. */
+  #label(rr: Answer['answers'][number], question: Question): string {
+    if (question.type === 'A' || question.type === 'AAAA') return recordText(rr).split(' ')[1] ?? '';
+    if (rr.type !== 33) return recordText(rr);
+    const place = `${addressOfTarget(String(rr.target))}:${rr.port}`;
+    const known = this.#addresses.idsAt(place);
+    const service = serviceOf(question, ZONE);
+    return known.find((id) => service !== undefined && id.startsWith(`${service}-`)) ?? known[0] ?? recordText(rr);
+  }
+}
+
+/** `10-0-0-1.ip.svc.test` is 10.0.0.1 (R23). */
+function addressOfTarget(target: string): string {
+  const groups = (target.split('.')[0] ?? '').split('-');
+  return groups.length === 8 ? canonical(groups.join(':')) : groups.join('.');
+}
+
+/** The service that a question below the zone is about: the last label without an underscore, or else the first one. */
+function serviceOf(question: Question, zone: string): string | undefined {
+  if (zone === '' || !question.name.toLowerCase().endsWith(`.${zone}`)) return undefined;
+  const labels = question.name
+    .toLowerCase()
+    .slice(0, -zone.length - 1)
+    .split('.');
+  const last = labels.at(-1) ?? '';
+  return last.startsWith('_') ? (labels[0] ?? '').replace(/^_/, '') : last;
+}
+
+function signed(text: string): number {
+  return text.startsWith('-') ? -duration(text.slice(1)) : duration(text.replace(/^\+/, ''));
+}
+
+function same(what: string, expected: unknown, got: unknown): void {
+  if (JSON.stringify(expected) !== JSON.stringify(got)) throw new Mismatch(what, expected, got);
+}
+
+function sameSet(what: string, expected: readonly string[], got: readonly string[]): void {
+  same(what, [...expected].sort(), [...got].sort());
+}
+
+/** Objects by the keys that are expected, lists of texts as sets, everything else by value. */
+function subset(what: string, expected: unknown, got: unknown): void {
+  if (Array.isArray(expected) && Array.isArray(got)) {
+    sameSet(what, expected.map(String), got.map(String));
+  } else if (typeof expected !== 'object' || expected === null) {
+    same(what, expected, got);
+  } else {
+    for (const [key, value] of Object.entries(expected)) {
+      subset(`${what}: ${key}`, value, (got as Record<string, unknown> | undefined)?.[key]);
+    }
+  }
+}

@@ -1,0 +1,93 @@
+/** The configuration under which a scenario runs: the program's defaults, and what the scenario says otherwise. */
+import type {
+  CheckConfig,
+  Config,
+  GuardConfig,
+  LimitsConfig,
+  ServiceSettings,
+  ZoneConfig,
+} from '../../src/config/types.js';
+import { duration, isDuration } from './duration.js';
+
+const CHECK: CheckConfig = {
+  type: 'tcp',
+  interval: 5_000,
+  timeout: 1_000,
+  rise: 2,
+  fall: 3,
+  path: '/',
+  method: 'GET',
+  headers: {},
+  status: [[200, 299]],
+  softCap: 0.5,
+  longDead: 600_000,
+  failOpenWindow: 60_000,
+};
+const GUARD: GuardConfig = { share: 0.5, count: 2, window: 300_000, confirm: 60_000, maxHold: 600_000 };
+const LIMITS: LimitsConfig = {
+  maxServices: 10_000,
+  maxEndpoints: 100_000,
+  maxEndpointsPerService: 5_000,
+  maxBody: 64 * 1024 * 1024,
+};
+
+/** Turns `10s` into 10000 wherever it stands. */
+function inMs(value: unknown): unknown {
+  if (isDuration(value)) return duration(value);
+  if (Array.isArray(value)) return value.map(inMs);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, inMs(inner)]));
+}
+
+function zone(name: string, said: Readonly<Record<string, unknown>>): ZoneConfig {
+  const over = inMs(said) as Partial<Omit<ZoneConfig, 'services' | 'check' | 'guard' | 'limits'>> & {
+    check?: Partial<CheckConfig>;
+    guard?: Partial<GuardConfig>;
+    limits?: Partial<LimitsConfig>;
+    services?: Record<string, ServiceSettings>;
+  };
+  const { check, guard, limits, services, ...rest } = over;
+  return {
+    name,
+    naming: 'rfc2782',
+    registries: [{ type: 'file', path: '/etc/holdfast/services.yaml' }],
+    merge: 'first',
+    softTtl: 10_000,
+    answerTtl: 2_000,
+    negativeTtl: 2_000,
+    allow: ['127.0.0.0/8', '::1/128'],
+    addresses: 'fixed',
+    allowAddresses: ['127.0.0.0/8', '::1/128'],
+    order: 'weighted',
+    keepTargets: 86_400_000,
+    snapshotTrust: 86_400_000,
+    interest: 900_000,
+    idleInterval: 60_000,
+    forget: 604_800_000,
+    ...rest,
+    check: { ...CHECK, ...check },
+    guard: { ...GUARD, ...guard },
+    limits: { ...LIMITS, ...limits },
+    services: Object.entries(services ?? {}).map(([match, settings]) => ({ match, settings })),
+  };
+}
+
+export const ZONE = 'svc.test';
+
+export function settings(
+  said: Readonly<Record<string, unknown>>,
+  others: Readonly<Record<string, Readonly<Record<string, unknown>>>>,
+): Config {
+  return {
+    version: 1,
+    file: '/etc/holdfast/holdfast.yaml',
+    listen: [{ address: '127.0.0.1', port: 53 }],
+    workers: 1,
+    transport: 'auto',
+    stateDir: '/var/lib/holdfast',
+    runDir: '/run/holdfast',
+    zones: [zone(ZONE, said), ...Object.entries(others).map(([name, over]) => zone(name, over))],
+    prober: { budget: 500, conntrackShare: 0.05 },
+    log: { level: 'info' },
+  };
+}

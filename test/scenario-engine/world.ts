@@ -1,0 +1,296 @@
+/** Everything around the resolver under a fake clock: its registries, its prober, its clients, and time itself. */
+import type { Config } from '../../src/config/types.js';
+import type { Listing, ReleaseMark, Report } from '../../src/registry/registry.js';
+import { Resolver } from '../../src/resolver/resolver.js';
+import { COUNTER_WORDS } from '../../src/server/counters.js';
+import { Responder } from '../../src/server/respond.js';
+import type { BootMs, Instant, Ms } from '../../src/system/clock.js';
+import { type Answer, decodeAnswer, encodeQuery, type Question } from './client.js';
+import { spoken } from './duration.js';
+import { ScriptedProber } from './prober.js';
+
+/** A machine that has been up for a day, in 2026. */
+const BOOT_AT_START: BootMs = 86_400_000;
+const WALL_AT_START = 1_770_000_000_000;
+/** A resolver that asks for more ticks than this without time passing would never sleep. */
+const MAX_TICKS_AT_ONCE = 1000;
+
+export type Heard = 'heard' | 'unreachable' | 'unbelievable' | 'silent';
+export type Confirms = 'list' | 'word' | 'never';
+
+/** What a zone's registry has and how it behaves when it is asked. */
+interface ScriptedRegistry {
+  services: Map<string, Listing>;
+  heard: Heard;
+  reason: string;
+  epoch: string;
+  removalsBelievable: boolean;
+  rejected: { where: string; reason: string }[];
+  releases: ReleaseMark[];
+  /** Infinity before it has said anything. */
+  nextPoll: BootMs;
+  readonly interval: Ms;
+}
+
+export interface LogLine {
+  readonly at: Ms;
+  readonly level: string;
+  readonly event: string;
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+export class World {
+  readonly trace: string[] = [];
+  readonly log: LogLine[] = [];
+  readonly prober: ScriptedProber;
+  /** Runs after every moment at which something happened. */
+  onMoment: () => void = () => {};
+  #config: Config;
+  readonly #confirms: Confirms;
+  readonly #registries = new Map<string, ScriptedRegistry>();
+  #resolver: Resolver;
+  #responder: Responder;
+  #boot = BOOT_AT_START;
+  #wallOffset = 0;
+  #queries = 0;
+
+  constructor(config: Config, confirms: Confirms, idsAt: (place: string) => string[]) {
+    this.#config = config;
+    this.#confirms = confirms;
+    this.prober = new ScriptedProber(idsAt);
+    [this.#resolver, this.#responder] = this.#start();
+    for (const zone of config.zones) {
+      this.#registries.set(zone.name, {
+        services: new Map(),
+        heard: 'heard',
+        reason: '',
+        epoch: 'e1',
+        removalsBelievable: true,
+        rejected: [],
+        releases: [],
+        nextPoll: Number.POSITIVE_INFINITY,
+        interval: zone.softTtl / 2,
+      });
+    }
+  }
+
+  /** Time since the scenario began. */
+  get elapsed(): Ms {
+    return this.#boot - BOOT_AT_START;
+  }
+
+  get now(): Instant {
+    return { boot: this.#boot, wall: WALL_AT_START + this.elapsed + this.#wallOffset };
+  }
+
+  get resolver(): Resolver {
+    return this.#resolver;
+  }
+
+  note(text: string): void {
+    this.trace.push(`[${spoken(this.elapsed)}] ${text}`);
+  }
+
+  /** Lets time pass, with everything that happens by itself meanwhile. */
+  advance(to: Ms): void {
+    const end = BOOT_AT_START + to;
+    for (;;) {
+      this.#boot = Math.max(this.#boot, Math.min(end, this.#nextEvent()));
+      const happened = this.#happen();
+      if (happened) this.onMoment();
+      else if (this.#boot >= end) return;
+    }
+  }
+
+  registry(zone: string): ScriptedRegistry {
+    const registry = this.#registries.get(zone);
+    if (!registry) throw new Error(`no zone ${zone} in this scenario`);
+    return registry;
+  }
+
+  /** The registry says all that it has, and goes on saying so. */
+  list(zone: string): void {
+    const registry = this.registry(zone);
+    registry.heard = 'heard';
+    this.#report(zone, {
+      kind: 'list',
+      at: this.#boot,
+      epoch: registry.epoch,
+      services: [...registry.services.values()],
+      releases: registry.releases,
+      rejected: registry.rejected,
+      removalsBelievable: registry.removalsBelievable,
+    });
+  }
+
+  change(zone: string, services: readonly Listing[], gone: readonly string[]): void {
+    const registry = this.registry(zone);
+    registry.heard = 'heard';
+    for (const listing of services) registry.services.set(listing.name, listing);
+    for (const name of gone) registry.services.delete(name);
+    const { epoch, releases, rejected } = registry;
+    this.#report(zone, { kind: 'change', at: this.#boot, epoch, services, gone, releases, rejected });
+  }
+
+  /** What the registry does from now on when it is asked, and does now. */
+  setHeard(zone: string, heard: Heard, reason: string): void {
+    const registry = this.registry(zone);
+    registry.heard = heard;
+    registry.reason = reason;
+    if (heard === 'silent') registry.nextPoll = Number.POSITIVE_INFINITY;
+    else this.#poll(zone, registry);
+  }
+
+  confirm(zone: string): void {
+    this.#report(zone, { kind: 'confirmed', at: this.#boot });
+  }
+
+  release(zone: string, service: string): void {
+    this.registry(zone).releases.push({ service, wall: this.now.wall });
+    this.list(zone);
+  }
+
+  /** The resolver ends and another one starts on what was written, if anything. */
+  restart(downFor: Ms, snapshot: 'trusted' | 'untrusted' | 'none'): void {
+    const saved = this.#config.zones.map(({ name }): [string, string] => [
+      name,
+      JSON.stringify(this.#resolver.exportZone(name, this.now)),
+    ]);
+    this.#boot += downFor;
+    this.prober.forgetTargets();
+    [this.#resolver, this.#responder] = this.#start();
+    if (snapshot !== 'none') {
+      for (const [zone, data] of saved) {
+        this.#resolver.restoreZone(zone, JSON.parse(data), snapshot === 'trusted', this.now);
+      }
+    }
+    this.#pollSoon();
+    this.#settle();
+  }
+
+  /** The machine is suspended, or the process stopped, for `length`. */
+  gap(length: Ms): void {
+    this.#boot += length;
+    this.prober.skip(this.#boot);
+    this.#resolver.clockGap(this.now);
+    this.#pollSoon();
+    this.#settle();
+  }
+
+  /** Somebody sets the clock. */
+  stepWall(by: Ms): void {
+    this.#wallOffset += by;
+    this.#resolver.clockGap(this.now);
+    this.#settle();
+  }
+
+  reload(config: Config): void {
+    this.#config = config;
+    this.#resolver.reload(config, this.now);
+    this.#settle();
+  }
+
+  accept(service: string, zone: string | undefined): number {
+    const released = this.#resolver.accept(service, zone, this.now);
+    this.#settle();
+    return released;
+  }
+
+  ask(question: Question): Answer {
+    const query = encodeQuery((this.#queries = (this.#queries + 1) & 0xffff), question);
+    const out = new Uint8Array(65_535);
+    const address = addressBytes(question.client);
+    const peer = { family: address.length === 4 ? (4 as const) : (6 as const), bytes: address, offset: 0 };
+    this.#responder.beginBatch();
+    const length = this.#responder.respond(query, query.length, peer, 0, question.tcp ? 'tcp' : 'udp', out);
+    this.#responder.endBatch();
+    if (length <= 0) throw new Error(length === 0 ? 'no reply' : 'the control thread has to answer');
+    return decodeAnswer(query, question, out.slice(0, length));
+  }
+
+  /** The prober's targets as told by events are those that the resolver has. */
+  targetsAgree(): boolean {
+    return this.prober.keys.join() === [...this.#resolver.targets().map((target) => target.key)].sort().join();
+  }
+
+  #start(): [Resolver, Responder] {
+    const resolver = new Resolver(
+      this.#config,
+      {
+        log: (level, event, fields) => {
+          this.log.push({ at: this.elapsed, level, event, fields });
+          this.note(`log ${level} ${event} ${JSON.stringify(fields)}`);
+        },
+        targets: (add, remove) => this.prober.targets(add, remove, this.#boot),
+      },
+      this.now,
+    );
+    const { table } = resolver;
+    const options = { maxUdp: 1232, tcpMax: 65_535, reader: table.addReader(), seed: 1 };
+    const responder = new Responder(table.share(), new Uint32Array(COUNTER_WORDS), options);
+    table.onChange = () => responder.update(table.share());
+    return [resolver, responder];
+  }
+
+  #nextEvent(): BootMs {
+    let next = Math.min(this.prober.nextDue(), this.#resolver.nextWake());
+    for (const registry of this.#registries.values()) next = Math.min(next, registry.nextPoll);
+    return next;
+  }
+
+  #happen(): boolean {
+    let happened = false;
+    for (const [zone, registry] of this.#registries) {
+      if (registry.nextPoll > this.#boot) continue;
+      this.#poll(zone, registry);
+      happened = true;
+    }
+    const results = this.prober.due(this.#boot);
+    if (results.length > 0) this.#resolver.results(results, this.now);
+    return this.#settle() || results.length > 0 || happened;
+  }
+
+  /** Lets the resolver do what is due at this moment. */
+  #settle(): boolean {
+    for (let ticks = 0; ; ticks++) {
+      if (this.#resolver.nextWake() > this.#boot) return ticks > 0;
+      if (ticks === MAX_TICKS_AT_ONCE) throw new Error('the resolver wants to be woken without end');
+      this.#resolver.tick(this.now);
+    }
+  }
+
+  #poll(zone: string, registry: ScriptedRegistry): void {
+    if (registry.heard === 'heard') {
+      if (this.#confirms === 'word') this.confirm(zone);
+      else this.list(zone);
+      return;
+    }
+    if (registry.heard === 'silent') return;
+    this.#report(zone, { kind: registry.heard, at: this.#boot, reason: registry.reason });
+  }
+
+  #report(zone: string, report: Report): void {
+    const registry = this.registry(zone);
+    registry.nextPoll = this.#confirms === 'never' ? Number.POSITIVE_INFINITY : this.#boot + registry.interval;
+    this.#resolver.report(zone, 0, report, this.now);
+    this.#settle();
+  }
+
+  #pollSoon(): void {
+    for (const registry of this.#registries.values()) {
+      if (registry.heard !== 'silent' && registry.nextPoll < Number.POSITIVE_INFINITY)
+        registry.nextPoll = this.#boot + 1_000;
+    }
+  }
+}
+
+function addressBytes(text: string): Uint8Array {
+  if (!text.includes(':')) return Uint8Array.from(text.split('.').map(Number));
+  const halves = text.split('::').map((half) => half.split(':').filter(Boolean));
+  const [head = [], tail = []] = halves;
+  const groups =
+    halves.length === 1 ? head : [...head, ...Array<string>(8 - head.length - tail.length).fill('0'), ...tail];
+  return Uint8Array.from(
+    groups.flatMap((group) => [Number.parseInt(group, 16) >> 8, Number.parseInt(group, 16) & 255]),
+  );
+}
