@@ -4,6 +4,11 @@
  */
 import type { BootMs, Ms, WallMs } from '../system/clock.js';
 
+/** Ties the two streams of one prober together; its value is that session's id. */
+export const SESSION_HEADER = 'holdfast-session';
+/** A longer line is dropped unread, on either side. */
+export const MAX_LINE_BYTES = 1024 * 1024;
+
 /** What is probed and how. Two rows with equal settings share one target (R13's key). */
 export interface Target {
   /** Opaque; equal keys mean equal settings. Made by `targetKey`. */
@@ -21,7 +26,8 @@ export interface Target {
 }
 
 /** R12: hard failures prove that nobody serves there; soft ones may be a slow or a lost answer. */
-export type FailureKind = 'refused' | 'reset' | 'unroutable' | 'wrong-identity' | 'timeout' | 'bad-status';
+export const FAILURE_KINDS = ['refused', 'reset', 'unroutable', 'wrong-identity', 'timeout', 'bad-status'] as const;
+export type FailureKind = (typeof FAILURE_KINDS)[number];
 
 /** One probe's outcome, stamped by the prober at the end of the probe (R13). Local errors are never sent as results (R15). */
 export interface ProbeResult {
@@ -40,7 +46,9 @@ export interface ProbeResult {
 /** Resolver to prober. The first message on a connection is always `targets`. */
 export type ToProber =
   | { readonly op: 'targets'; readonly targets: readonly Target[] }
-  | { readonly op: 'change'; readonly add: readonly Target[]; readonly remove: readonly string[] };
+  | { readonly op: 'change'; readonly add: readonly Target[]; readonly remove: readonly string[] }
+  /** The last message: a newer prober has taken this one's place (R36). */
+  | { readonly op: 'replaced' };
 
 /** Prober to resolver. `alive` goes out once a second, with or without results. */
 export type FromProber =

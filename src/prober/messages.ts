@@ -1,0 +1,152 @@
+/** Reading the lines of `prober.sock`: whatever comes in is a checked message, or a counted drop. */
+import { isIP } from 'node:net';
+import type { BootMs } from '../system/clock.js';
+import {
+  FAILURE_KINDS,
+  type FailureKind,
+  type FromProber,
+  type ProbeResult,
+  type Target,
+  type ToProber,
+} from './feed.js';
+
+/** Both processes read the same clock; this is for its grain. */
+const CLOCK_GRAIN_MS = 1_000;
+const MAX_DETAIL = 200;
+const MAX_TIMER_MS = 0x7fffffff;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+export interface Checked<T> {
+  /** Absent when the line as a whole was dropped. */
+  readonly message?: T;
+  /** Items inside the line that were dropped, or 1 for a whole line. */
+  readonly dropped: number;
+}
+
+/**
+ * A line from the prober. `known` says whether a key was handed out (R36); a result for any other key, from the
+ * future, or with a field of another type or name is dropped, and the rest of its line stands.
+ */
+export function readFromProber(line: string, known: (key: string) => boolean, now: BootMs): Checked<FromProber> {
+  const fields = parseObject(line);
+  if (fields === undefined) return { dropped: 1 };
+  if (fields.op === 'results') {
+    if (!Array.isArray(fields.results) || !onlyKeys(fields, ['op', 'results'])) return { dropped: 1 };
+    const results: ProbeResult[] = [];
+    for (const item of fields.results) {
+      const result = readResult(item, known, now);
+      if (result !== undefined) results.push(result);
+    }
+    return { message: { op: 'results', results }, dropped: fields.results.length - results.length };
+  }
+  const message = readHello(fields) ?? readAlive(fields, now);
+  return message === undefined ? { dropped: 1 } : { message, dropped: 0 };
+}
+
+/** A line from the resolver. Unknown fields are passed over: the resolver may be the newer of the two. */
+export function readToProber(line: string): Checked<ToProber> {
+  const fields = parseObject(line);
+  if (fields?.op === 'replaced') return { message: { op: 'replaced' }, dropped: 0 };
+  if (fields?.op === 'targets' && Array.isArray(fields.targets)) {
+    const targets = fields.targets.filter(isTarget);
+    return { message: { op: 'targets', targets }, dropped: fields.targets.length - targets.length };
+  }
+  if (fields?.op === 'change' && Array.isArray(fields.add) && Array.isArray(fields.remove)) {
+    const add = fields.add.filter(isTarget);
+    const remove = fields.remove.filter((key) => typeof key === 'string');
+    const dropped = fields.add.length - add.length + fields.remove.length - remove.length;
+    return { message: { op: 'change', add, remove }, dropped };
+  }
+  return { dropped: 1 };
+}
+
+function readResult(item: unknown, known: (key: string) => boolean, now: BootMs): ProbeResult | undefined {
+  if (!isObject(item) || !onlyKeys(item, ['key', 'at', 'interval', 'took', 'failure', 'detail'])) return undefined;
+  const { key, at, interval, took, failure, detail } = item;
+  if (typeof key !== 'string' || !known(key)) return undefined;
+  if (!isTime(at) || at > now + CLOCK_GRAIN_MS || !isTime(took) || !isTime(interval) || interval === 0)
+    return undefined;
+  if (failure !== undefined && !FAILURE_KINDS.includes(failure as FailureKind)) return undefined;
+  if (detail !== undefined && typeof detail !== 'string') return undefined;
+  return {
+    key,
+    at: Math.min(at, now),
+    interval,
+    took,
+    ...(failure === undefined ? {} : { failure: failure as FailureKind }),
+    ...(detail === undefined ? {} : { detail: plain(detail) }),
+  };
+}
+
+function readHello(fields: Fields): FromProber | undefined {
+  const { op, pid, version, wall } = fields;
+  if (op !== 'hello' || !onlyKeys(fields, ['op', 'pid', 'version', 'wall'])) return undefined;
+  if (!isTime(pid) || !Number.isInteger(pid) || typeof version !== 'string' || !isTime(wall)) return undefined;
+  return { op, pid, version: plain(version), wall };
+}
+
+function readAlive(fields: Fields, now: BootMs): FromProber | undefined {
+  const { op, at, targets, late, localErrors } = fields;
+  if (op !== 'alive' || !onlyKeys(fields, ['op', 'at', 'targets', 'late', 'localErrors'])) return undefined;
+  if (!isTime(at) || at > now + CLOCK_GRAIN_MS || !isTime(targets) || !isTime(late) || !isTime(localErrors))
+    return undefined;
+  return { op, at: Math.min(at, now), targets, late, localErrors };
+}
+
+function isTarget(item: unknown): item is Target {
+  if (!isObject(item)) return false;
+  const { key, address, port, type, interval, timeout, path, method, host, headers, status } = item;
+  return (
+    typeof key === 'string' &&
+    typeof address === 'string' &&
+    isIP(address) !== 0 &&
+    isTime(port) &&
+    Number.isInteger(port) &&
+    port >= 1 &&
+    port <= 65_535 &&
+    (type === 'tcp' || type === 'http' || type === 'https') &&
+    isTime(interval) &&
+    interval >= 1 &&
+    interval <= MAX_TIMER_MS &&
+    isTime(timeout) &&
+    timeout >= 1 &&
+    timeout <= MAX_TIMER_MS &&
+    (path === undefined || typeof path === 'string') &&
+    (method === undefined || method === 'GET' || method === 'HEAD') &&
+    (host === undefined || typeof host === 'string') &&
+    (headers === undefined || (isObject(headers) && Object.values(headers).every((v) => typeof v === 'string'))) &&
+    (status === undefined || (Array.isArray(status) && status.every(isRange)))
+  );
+}
+
+function isRange(item: unknown): boolean {
+  return Array.isArray(item) && item.length === 2 && item.every(isTime);
+}
+
+function parseObject(line: string): Fields | undefined {
+  try {
+    const value: unknown = JSON.parse(line);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isObject(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function onlyKeys(fields: Fields, names: readonly string[]): boolean {
+  return Object.keys(fields).every((key) => names.includes(key));
+}
+
+/** A number that can be a time or a count. JSON has no NaN, but 1e999 reads as Infinity. */
+function isTime(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(value) && value >= 0;
+}
+
+/** Text of another process, fit for a log line and a terminal. */
+function plain(text: string): string {
+  return text.slice(0, MAX_DETAIL).replace(/[\u0000-\u001f\u007f-\u009f]/g, '?');
+}

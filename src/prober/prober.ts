@@ -1,0 +1,141 @@
+/**
+ * The prober process: takes targets from the resolver, measures them, sends back facts (R13). It decides nothing,
+ * and it lives as long as it is let: whatever goes wrong, it tries again.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { BootMs, Clock, Ms } from '../system/clock.js';
+import type { Target, ToProber } from './feed.js';
+import { Outbox } from './outbox.js';
+import type { Probe } from './probes/attempt.js';
+import { PROBES } from './probes/probe.js';
+import { ProbeRunner } from './runner.js';
+import { Schedule } from './schedule.js';
+import { ResolverSession } from './session.js';
+
+const ALIVE_MS = 1_000;
+const RETRY_MIN_MS = 100;
+const RETRY_MAX_MS = 1_000;
+/** A connection that lasted so long starts the back-off anew. */
+const SETTLED_MS = 10_000;
+/** A prober that was replaced leaves the newer one in peace, and stands by. */
+const RETRY_REPLACED_MS = 30_000;
+/** About a minute of results at the default budget. */
+const KEPT_RESULTS = 20_000;
+
+/** One line a state change. */
+export type ProberLog = (
+  level: 'debug' | 'info' | 'warn' | 'error',
+  event: string,
+  fields: Readonly<Record<string, unknown>>,
+) => void;
+
+export interface ProberOptions {
+  /** `prober.sock` in the resolver's runDir. */
+  readonly socketPath: string;
+  readonly log: ProberLog;
+  /** Boot time, the same as the resolver's. */
+  readonly clock: Clock;
+  readonly version: string;
+  /** Ends the prober at once. */
+  readonly signal: AbortSignal;
+  /** Probes a second, at most. */
+  readonly budget: number;
+  /** Other probes than the usual ones, for tests. */
+  readonly probes?: Readonly<Record<Target['type'], Probe>>;
+  /** 0 to 1, for back-off and for the host's place in the schedule. */
+  readonly random?: () => number;
+}
+
+/** Runs until `signal` is aborted. Never rejects. */
+export async function runProber(options: ProberOptions): Promise<void> {
+  const { signal, log } = options;
+  const random = options.random ?? Math.random;
+  const seed = Math.floor(random() * 2 ** 32);
+  let wait: Ms = RETRY_MIN_MS;
+  let away = false;
+  while (!signal.aborted) {
+    let opened: BootMs | undefined;
+    const session = await serveSession(options, seed, () => {
+      away = false;
+      opened = options.clock.now().boot;
+      log('info', 'resolver-connected', { socket: options.socketPath });
+    });
+    if (signal.aborted) return;
+    if (!away) log('warn', 'resolver-away', { socket: options.socketPath, reason: session.reason });
+    away = true;
+    if (opened !== undefined && options.clock.now().boot - opened > SETTLED_MS) wait = RETRY_MIN_MS;
+    const pause = session.replaced ? RETRY_REPLACED_MS : wait;
+    await sleep(pause * (0.5 + random() / 2), undefined, { signal }).catch(() => undefined);
+    wait = Math.min(RETRY_MAX_MS, wait * 2);
+  }
+}
+
+interface SessionEnd {
+  readonly reason: string;
+  readonly replaced: boolean;
+}
+
+/** From a connection to its end. Targets belong to a connection: without a resolver nothing is probed. */
+function serveSession(options: ProberOptions, seed: number, onOpen: () => void): Promise<SessionEnd> {
+  const { clock, log, signal } = options;
+  return new Promise((resolve) => {
+    const outbox = new Outbox(KEPT_RESULTS);
+    let flushing: NodeJS.Timeout | undefined;
+    let alive: NodeJS.Timeout | undefined;
+    let replaced = false;
+    let stretched = false;
+    const runner = new ProbeRunner({
+      clock,
+      schedule: new Schedule(options.budget, seed),
+      probes: options.probes ?? PROBES,
+      onResult: (result) => {
+        outbox.add(result);
+        flushing ??= setTimeout(flush, outbox.wait(clock.now().boot));
+      },
+    });
+
+    const flush = (): void => {
+      flushing = undefined;
+      while (session.writable && outbox.size > 0)
+        session.send({ op: 'results', results: outbox.next(clock.now().boot) });
+    };
+    const sayAlive = (): void => {
+      const { targets, late, localErrors, lastLocalError, stretch } = runner.stats();
+      session.send({ op: 'alive', at: clock.now().boot, targets, late, localErrors });
+      if (stretch > 1 === stretched) return;
+      stretched = stretch > 1;
+      log(stretched ? 'warn' : 'info', stretched ? 'over-budget' : 'inside-budget', {
+        targets,
+        budget: options.budget,
+        stretch,
+        localErrors,
+        lastLocalError,
+      });
+    };
+    const take = (message: ToProber): void => {
+      if (message.op === 'targets') runner.setTargets(message.targets);
+      else if (message.op === 'change') runner.changeTargets(message.add, message.remove);
+      else replaced = true;
+    };
+    const session = new ResolverSession(options.socketPath, {
+      onOpen: () => {
+        session.send({ op: 'hello', pid: process.pid, version: options.version, wall: clock.now().wall });
+        sayAlive();
+        alive = setInterval(sayAlive, ALIVE_MS);
+        flush();
+        onOpen();
+      },
+      onMessage: take,
+      onWritable: flush,
+      onEnd: (reason) => {
+        clearTimeout(flushing);
+        clearInterval(alive);
+        signal.removeEventListener('abort', stop);
+        runner.stop();
+        resolve({ reason, replaced });
+      },
+    });
+    const stop = (): void => session.close();
+    signal.addEventListener('abort', stop);
+  });
+}

@@ -1,0 +1,172 @@
+/** Carries the schedule out: starts probes when they are due, judges what may count, and hands results on. */
+import { setMaxListeners } from 'node:events';
+import type { BootMs, Clock, Ms } from '../system/clock.js';
+import type { ProbeResult, Target } from './feed.js';
+import { BEAT_MS, LoopWatch } from './loop-watch.js';
+import type { Outcome, Probe } from './probes/attempt.js';
+import type { Schedule, Turn } from './schedule.js';
+
+/** Probes under way at once, at most; fewer after the system has refused descriptors. */
+const MAX_IN_FLIGHT = 4_096;
+const MIN_IN_FLIGHT = 8;
+/** The limit grows back by one with so many probes that got their descriptor. */
+const REGROW_EVERY = 32;
+/** Timers are not set finer; the schedule's play covers it. */
+const TIMER_GRAIN_MS = 5;
+const MAX_TIMER_MS = 60_000;
+/** A standstill of this length moves the schedule, so that nothing is caught up. */
+const PAUSE_MS = 1_000;
+/** A loop that was late by this share of a timeout, and by this much, may have caused it. */
+const LATE_SHARE = 0.25;
+const LATE_MS = 100;
+/** After a pause of so many intervals nothing that was under way counts (A21). */
+const DISCARD_INTERVALS = 2;
+
+const NO_DESCRIPTORS = /^(EMFILE|ENFILE)/;
+
+export interface RunnerOptions {
+  readonly clock: Clock;
+  readonly schedule: Schedule;
+  readonly probes: Readonly<Record<Target['type'], Probe>>;
+  readonly onResult: (result: ProbeResult) => void;
+}
+
+export interface RunnerStats {
+  readonly targets: number;
+  /** The worst lateness of the loop or of a start since the last look. */
+  readonly late: Ms;
+  /** Probes without a result because the fault was here (R15), since the start. */
+  readonly localErrors: number;
+  /** The latest of them, for people. */
+  readonly lastLocalError: string | undefined;
+  /** Probes whose outcome was thrown away because of a pause, since the start. */
+  readonly discarded: number;
+  /** By how much intervals are stretched. */
+  readonly stretch: number;
+}
+
+export class ProbeRunner {
+  readonly #options: RunnerOptions;
+  readonly #watch: LoopWatch;
+  readonly #abort = new AbortController();
+  readonly #beat: NodeJS.Timeout;
+  #timer: NodeJS.Timeout | undefined;
+  #inFlight = 0;
+  #limit = MAX_IN_FLIGHT;
+  #sinceRegrown = 0;
+  #localErrors = 0;
+  #lastLocalError: string | undefined;
+  #discarded = 0;
+
+  constructor(options: RunnerOptions) {
+    this.#options = options;
+    this.#watch = new LoopWatch(options.clock.now().boot);
+    setMaxListeners(0, this.#abort.signal);
+    this.#beat = setInterval(() => this.wake(), BEAT_MS);
+  }
+
+  setTargets(targets: readonly Target[]): void {
+    this.#options.schedule.set(targets, this.#look());
+    this.#arm();
+  }
+
+  changeTargets(add: readonly Target[], remove: readonly string[]): void {
+    this.#options.schedule.change(add, remove, this.#look());
+    this.#arm();
+  }
+
+  stats(): RunnerStats {
+    const { schedule } = this.#options;
+    return {
+      targets: schedule.size,
+      late: Math.max(this.#watch.worstLate(), schedule.worstLate()),
+      localErrors: this.#localErrors,
+      lastLocalError: this.#lastLocalError,
+      discarded: this.#discarded,
+      stretch: schedule.stretch,
+    };
+  }
+
+  /** Ends all probes under way and starts no more. */
+  stop(): void {
+    clearInterval(this.#beat);
+    clearTimeout(this.#timer);
+    this.#options.schedule.clear();
+    this.#abort.abort();
+  }
+
+  /** What the timers call: starts what is due. */
+  wake(): void {
+    const now = this.#look();
+    for (const turn of this.#options.schedule.take(now, this.#limit - this.#inFlight)) this.#probe(turn);
+    this.#arm();
+  }
+
+  #arm(): void {
+    clearTimeout(this.#timer);
+    if (this.#abort.signal.aborted || this.#inFlight >= this.#limit) return;
+    const wait = this.#options.schedule.nextWake() - this.#now();
+    this.#timer = setTimeout(() => this.wake(), Math.min(MAX_TIMER_MS, Math.max(TIMER_GRAIN_MS, Math.ceil(wait))));
+  }
+
+  #probe(turn: Turn): void {
+    this.#inFlight++;
+    this.#options.probes[turn.target.type](turn.target, this.#abort.signal)
+      .catch((error: unknown): Outcome => ({ kind: 'local', detail: String(error) }))
+      .then((outcome) => this.#end(turn, outcome));
+  }
+
+  #end(turn: Turn, outcome: Outcome): void {
+    this.#inFlight--;
+    if (this.#abort.signal.aborted) return;
+    const now = this.#look();
+    const { schedule } = this.#options;
+    const gap = this.#watch.longestSince(turn.started, now);
+    const wanted = schedule.has(turn.target.key);
+    schedule.done(turn.target.key, now);
+    if (gap > DISCARD_INTERVALS * turn.interval) this.#discarded++;
+    else if (outcome.kind === 'local') this.#local(outcome.detail);
+    else if (wasTooLate(outcome, gap, turn.target.timeout)) this.#local(`event loop late by ${Math.round(gap)} ms`);
+    else if (wanted) this.#options.onResult(resultOf(turn, outcome, now));
+    if (outcome.kind !== 'local' && ++this.#sinceRegrown >= REGROW_EVERY) {
+      this.#sinceRegrown = 0;
+      this.#limit = Math.min(MAX_IN_FLIGHT, this.#limit + 1);
+    }
+    this.#arm();
+  }
+
+  #local(detail: string): void {
+    this.#localErrors++;
+    this.#lastLocalError = detail;
+    if (!NO_DESCRIPTORS.test(detail)) return;
+    this.#limit = Math.max(MIN_IN_FLIGHT, Math.min(this.#limit, Math.floor(this.#inFlight * 0.75)));
+    this.#sinceRegrown = 0;
+  }
+
+  /** Reads the clock and notices a pause. After one any callback may be the first, so all of them begin here. */
+  #look(): BootMs {
+    const now = this.#now();
+    const gap = this.#watch.beat(now);
+    if (gap >= PAUSE_MS) this.#options.schedule.pause(gap);
+    return now;
+  }
+
+  #now(): BootMs {
+    return this.#options.clock.now().boot;
+  }
+}
+
+/** R15: a timeout is not believed when the loop was late within it. */
+function wasTooLate(outcome: Outcome, gap: Ms, timeout: Ms): boolean {
+  return outcome.kind === 'failure' && outcome.failure === 'timeout' && gap > Math.max(LATE_MS, timeout * LATE_SHARE);
+}
+
+function resultOf(turn: Turn, outcome: Exclude<Outcome, { kind: 'local' }>, now: BootMs): ProbeResult {
+  return {
+    key: turn.target.key,
+    at: now,
+    interval: turn.interval,
+    took: Math.max(0, now - turn.started),
+    ...(outcome.kind === 'failure' ? { failure: outcome.failure, detail: outcome.detail } : {}),
+  };
+}

@@ -1,0 +1,115 @@
+/** One connection to the resolver: its two streams of lines (feed.ts). The end of either is the end of both. */
+import { randomUUID } from 'node:crypto';
+import { type ClientRequest, request } from 'node:http';
+import { type FromProber, MAX_LINE_BYTES, SESSION_HEADER, type ToProber } from './feed.js';
+import { LineSplitter } from './lines.js';
+import { readToProber } from './messages.js';
+
+export interface SessionEvents {
+  /** Both streams are up. */
+  readonly onOpen: () => void;
+  readonly onMessage: (message: ToProber) => void;
+  /** The resolver reads again. */
+  readonly onWritable: () => void;
+  /** Once, with why. Nothing comes after it. */
+  readonly onEnd: (reason: string) => void;
+}
+
+export class ResolverSession {
+  readonly #events: SessionEvents;
+  readonly #id = randomUUID();
+  readonly #targets: ClientRequest;
+  #verdicts: ClientRequest | undefined;
+  #open = false;
+  #ended = false;
+  #full = false;
+  /** Lines, or targets in them, that could not be used. */
+  dropped = 0;
+
+  constructor(
+    readonly socketPath: string,
+    events: SessionEvents,
+  ) {
+    this.#events = events;
+    this.#targets = this.#request('GET', '/v1/targets');
+    this.#targets.on('response', (response) => {
+      if (response.statusCode !== 200) {
+        this.#end(`the resolver answered ${response.statusCode} to a request for targets`);
+        return;
+      }
+      const splitter = new LineSplitter(MAX_LINE_BYTES);
+      response.on('data', (chunk: Buffer) => {
+        for (const line of splitter.push(chunk)) this.#line(line);
+        this.dropped += splitter.tooLong;
+        splitter.tooLong = 0;
+      });
+      response.on('error', (error) => this.#end(error.message));
+      response.on('end', () => this.#end('the resolver closed the connection'));
+      this.#openVerdicts();
+    });
+    this.#targets.end();
+  }
+
+  /** False before both streams are up, and while the resolver does not read: then wait for `onWritable`. */
+  get writable(): boolean {
+    return this.#open && !this.#ended && !this.#full;
+  }
+
+  /** Dropped when not `writable`. */
+  send(message: FromProber): void {
+    if (this.writable) this.#full = this.#verdicts?.write(`${JSON.stringify(message)}\n`) === false;
+  }
+
+  close(): void {
+    this.#end('closed');
+  }
+
+  #openVerdicts(): void {
+    const verdicts = this.#request('POST', '/v1/verdicts');
+    this.#verdicts = verdicts;
+    verdicts.on('response', (response) => {
+      response.resume();
+      response.on('error', (error) => this.#end(error.message));
+      response.on('end', () => this.#end('the resolver closed the connection'));
+      if (response.statusCode !== 200) {
+        this.#end(`the resolver answered ${response.statusCode} to results`);
+        return;
+      }
+      if (this.#ended) return;
+      this.#open = true;
+      this.#events.onOpen();
+    });
+    verdicts.on('drain', () => {
+      this.#full = false;
+      if (!this.#ended) this.#events.onWritable();
+    });
+    verdicts.flushHeaders();
+  }
+
+  #request(method: string, path: string): ClientRequest {
+    const stream = request({
+      socketPath: this.socketPath,
+      method,
+      path,
+      headers: { Host: 'localhost', [SESSION_HEADER]: this.#id },
+      agent: false,
+    });
+    stream.on('error', (error) => this.#end(error.message));
+    return stream;
+  }
+
+  #line(line: string): void {
+    if (this.#ended) return;
+    const { message, dropped } = readToProber(line);
+    this.dropped += dropped;
+    if (message !== undefined) this.#events.onMessage(message);
+  }
+
+  #end(reason: string): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#targets.destroy();
+    this.#verdicts?.destroy();
+    this.#events.onEnd(reason);
+  }
+}

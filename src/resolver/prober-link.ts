@@ -1,0 +1,318 @@
+/**
+ * The resolver's end of `prober.sock` (R36): hands targets out and takes facts in. One prober at a time, the newest
+ * wins. Whatever arrives is a checked message or a counted drop, and nothing is kept for a prober that does not read:
+ * what it has to be told is a map with one entry a target.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { ProberStatus } from '../admin/documents.js';
+import {
+  type FromProber,
+  MAX_LINE_BYTES,
+  type ProbeResult,
+  SESSION_HEADER,
+  type Target,
+  type ToProber,
+} from '../prober/feed.js';
+import { fitLine, LineSplitter } from '../prober/lines.js';
+import { readFromProber } from '../prober/messages.js';
+import { BootClock } from '../system/boot-clock.js';
+import type { BootMs, Clock, Ms } from '../system/clock.js';
+import { listenUnix, type UnixListener } from '../system/unix-socket.js';
+import type { Log } from './resolver.js';
+
+const SOCKET_MODE = 0o660;
+/** `alive` comes once a second: three missed in a row are silence. */
+const SILENT_MS = 3_500;
+const LOOK_MS = 1_000;
+/** A prober that reads nothing for so long while there is something to read is closed. */
+const STALLED_MS = 30_000;
+const LINE_BYTES = 64 * 1024;
+const MAX_CONNECTIONS = 16;
+const SESSION_ID = /^[A-Za-z0-9-]{1,64}$/;
+
+export interface ProberLinkOptions {
+  readonly path: string;
+  readonly log: Log;
+  readonly clock?: Clock;
+  readonly stalledMs?: Ms;
+}
+
+/** What was dropped since the start. */
+export interface ProberDrops {
+  /** Lines that were too long or no message, and results that were not fit to be judged. */
+  readonly messages: number;
+  /** Requests that no prober makes, and streams without a session. */
+  readonly requests: number;
+}
+
+interface Session {
+  readonly id: string;
+  /** The stream of targets. */
+  readonly out: ServerResponse;
+  /** The stream of verdicts, once it is there. */
+  in?: IncomingMessage;
+  /** Not told yet: a target, or null for one that is gone. */
+  readonly untold: Map<string, Target | null>;
+  /** Set while the prober does not read. */
+  stalled?: NodeJS.Timeout;
+  readonly self: Self;
+}
+
+/** What a prober says of itself. */
+interface Self {
+  pid?: number;
+  late?: Ms;
+  localErrors?: number;
+}
+
+export class ProberLink {
+  readonly #path: string;
+  readonly #log: Log;
+  readonly #clock: Clock;
+  readonly #stalledMs: Ms;
+  readonly #server: Server;
+  readonly #targets = new Map<string, Target>();
+  #listener: UnixListener | undefined;
+  #look: NodeJS.Timeout | undefined;
+  #session: Session | undefined;
+  #onResults: (results: readonly ProbeResult[]) => void = () => {};
+  #heard: BootMs | undefined;
+  #silent = false;
+  /** What the latest prober said of itself, kept when it is gone. */
+  #latest: Self = {};
+  #messages = 0;
+  #requests = 0;
+
+  constructor(options: ProberLinkOptions) {
+    this.#path = options.path;
+    this.#log = options.log;
+    this.#clock = options.clock ?? new BootClock();
+    this.#stalledMs = options.stalledMs ?? STALLED_MS;
+    // Streams last for ever, so the limits on a request's length do not apply; its head has a minute.
+    this.#server = createServer({ requestTimeout: 0 }, (request, response) => this.#route(request, response));
+    this.#server.maxConnections = MAX_CONNECTIONS;
+    this.#server.on('clientError', (_error, socket) => {
+      this.#requests++;
+      socket.destroy();
+    });
+  }
+
+  /** @throws UnixSocketError when the socket cannot be had. */
+  async start(): Promise<void> {
+    this.#listener = await listenUnix(this.#server, this.#path, { mode: SOCKET_MODE });
+    this.#look = setInterval(() => this.#watchSilence(), LOOK_MS);
+    this.#look.unref();
+  }
+
+  /** Closes the prober's streams and removes the socket, if it is still ours. */
+  async stop(): Promise<void> {
+    clearInterval(this.#look);
+    this.#close();
+    const closed = this.#listener?.close();
+    this.#server.closeAllConnections();
+    await closed;
+  }
+
+  /** Receives facts, a batch a call. A later call replaces the earlier receiver. */
+  onResults(receiver: (results: readonly ProbeResult[]) => void): void {
+    this.#onResults = receiver;
+  }
+
+  /** These targets and no others. Only the difference is sent. */
+  setTargets(all: readonly Target[]): void {
+    const keep = new Set(all.map((target) => target.key));
+    this.changeTargets(
+      all,
+      [...this.#targets.keys()].filter((key) => !keep.has(key)),
+    );
+  }
+
+  /** Removals first. What is handed out already is not sent again. */
+  changeTargets(add: readonly Target[], remove: readonly string[]): void {
+    for (const key of remove) if (this.#targets.delete(key)) this.#session?.untold.set(key, null);
+    for (const target of add) {
+      const old = this.#targets.get(target.key);
+      if (old === target || (old !== undefined && JSON.stringify(old) === JSON.stringify(target))) continue;
+      this.#targets.set(target.key, target);
+      this.#session?.untold.set(target.key, target);
+    }
+    this.#tell();
+  }
+
+  status(): ProberStatus {
+    const heard = this.#heard === undefined ? undefined : this.#clock.now().boot - this.#heard;
+    const { pid, late, localErrors } = this.#latest;
+    return {
+      state: this.#state(heard),
+      targets: this.#targets.size,
+      ...(pid === undefined ? {} : { pid }),
+      ...(heard === undefined ? {} : { lastHeardMs: heard }),
+      ...(late === undefined ? {} : { lateMs: late }),
+      ...(localErrors === undefined ? {} : { localErrors }),
+    };
+  }
+
+  drops(): ProberDrops {
+    return { messages: this.#messages, requests: this.#requests };
+  }
+
+  #state(heard: Ms | undefined): ProberStatus['state'] {
+    if (heard !== undefined && heard <= SILENT_MS && this.#session !== undefined) return 'ok';
+    if (this.#targets.size === 0) return 'not-needed';
+    return heard === undefined ? 'never' : 'stale';
+  }
+
+  #route(request: IncomingMessage, response: ServerResponse): void {
+    request.on('error', () => {});
+    response.on('error', () => {});
+    const id = request.headers[SESSION_HEADER];
+    if (request.url === '/v1/targets' && request.method === 'GET') {
+      if (typeof id === 'string' && SESSION_ID.test(id)) this.#open(id, request, response);
+      else this.#refuse(response, 400, `a ${SESSION_HEADER} header with an id is needed`);
+    } else if (request.url === '/v1/verdicts' && request.method === 'POST') {
+      const session = this.#session;
+      if (session !== undefined && session.id === id && session.in === undefined)
+        this.#listen(session, request, response);
+      else this.#refuse(response, 409, 'no such session, or a newer one took its place');
+    } else {
+      this.#refuse(response, 404, 'GET /v1/targets or POST /v1/verdicts');
+    }
+  }
+
+  #refuse(response: ServerResponse, status: number, reason: string): void {
+    this.#requests++;
+    response.writeHead(status, { 'content-type': 'text/plain', connection: 'close' });
+    response.end(`${reason}\n`);
+  }
+
+  #open(id: string, request: IncomingMessage, out: ServerResponse): void {
+    if (this.#session !== undefined) {
+      this.#log('warn', 'prober-replaced', { pid: this.#session.self.pid });
+      this.#close({ op: 'replaced' });
+    }
+    const session: Session = { id, out, untold: new Map(this.#targets), self: {} };
+    this.#session = session;
+    this.#latest = session.self;
+    request.resume();
+    out.on('close', () => this.#lose(session));
+    out.on('drain', () => {
+      clearTimeout(session.stalled);
+      delete session.stalled;
+      if (session === this.#session) this.#tell();
+    });
+    out.writeHead(200, { 'content-type': 'application/x-ndjson' });
+    this.#say(session, { op: 'targets', targets: this.#untold(session) });
+    this.#tell();
+  }
+
+  #listen(session: Session, request: IncomingMessage, response: ServerResponse): void {
+    session.in = request;
+    const splitter = new LineSplitter(MAX_LINE_BYTES);
+    request.on('data', (chunk: Buffer) => {
+      if (session !== this.#session) return;
+      this.#read(session, splitter.push(chunk));
+      this.#messages += splitter.tooLong;
+      splitter.tooLong = 0;
+    });
+    request.on('close', () => this.#lose(session));
+    request.on('end', () => this.#lose(session));
+    response.writeHead(200, { 'content-type': 'application/x-ndjson' });
+    response.flushHeaders();
+  }
+
+  #read(session: Session, lines: readonly string[]): void {
+    const now = this.#clock.now().boot;
+    const results: ProbeResult[] = [];
+    for (const line of lines) {
+      const { message, dropped } = readFromProber(line, (key) => this.#targets.has(key), now);
+      this.#messages += dropped;
+      if (message === undefined) continue;
+      this.#hear(session, message, now);
+      if (message.op === 'results') for (const result of message.results) results.push(result);
+    }
+    if (results.length > 0) this.#onResults(results);
+  }
+
+  #hear(session: Session, message: FromProber, now: BootMs): void {
+    this.#heard = now;
+    if (this.#silent && message.op !== 'hello') this.#log('info', 'prober-heard-again', { pid: session.self.pid });
+    this.#silent = false;
+    if (message.op === 'hello') {
+      session.self.pid = message.pid;
+      this.#log('info', 'prober-connected', {
+        pid: message.pid,
+        version: message.version,
+        targets: this.#targets.size,
+      });
+    } else if (message.op === 'alive') {
+      session.self.late = message.late;
+      session.self.localErrors = message.localErrors;
+    }
+  }
+
+  /** Sends what the session was not told yet, as long as the prober reads. */
+  #tell(): void {
+    const session = this.#session;
+    while (session !== undefined && session.untold.size > 0 && session.stalled === undefined) {
+      const remove: string[] = [];
+      for (const [key, target] of session.untold) if (target === null) remove.push(key);
+      const some = remove.slice(0, fitLine(remove, 0, LINE_BYTES));
+      for (const key of some) session.untold.delete(key);
+      const add = some.length < remove.length ? [] : this.#untold(session);
+      this.#say(session, { op: 'change', add, remove: some });
+    }
+  }
+
+  /** Takes targets for one line out of what is untold. */
+  #untold(session: Session): Target[] {
+    const targets: Target[] = [];
+    let bytes = 0;
+    for (const target of session.untold.values()) {
+      if (target === null) continue;
+      bytes += JSON.stringify(target).length;
+      if (targets.length > 0 && bytes > LINE_BYTES) break;
+      targets.push(target);
+    }
+    for (const target of targets) session.untold.delete(target.key);
+    return targets;
+  }
+
+  #say(session: Session, message: ToProber): void {
+    if (session.out.write(`${JSON.stringify(message)}\n`)) return;
+    session.stalled ??= setTimeout(() => {
+      this.#log('warn', 'prober-stalled', { pid: session.self.pid, stalledMs: this.#stalledMs });
+      this.#lose(session);
+    }, this.#stalledMs);
+  }
+
+  /** The session's streams broke, or are not read. */
+  #lose(session: Session): void {
+    if (session !== this.#session) return;
+    this.#log('warn', 'prober-gone', { pid: session.self.pid });
+    this.#close();
+  }
+
+  #close(last?: ToProber): void {
+    const session = this.#session;
+    if (session === undefined) return;
+    this.#session = undefined;
+    clearTimeout(session.stalled);
+    session.in?.socket.destroy();
+    if (last === undefined) {
+      session.out.destroy();
+      return;
+    }
+    session.out.end(`${JSON.stringify(last)}\n`);
+    // One that does not read must not keep its connection.
+    const bound = setTimeout(() => session.out.destroy(), LOOK_MS);
+    bound.unref();
+    session.out.on('close', () => clearTimeout(bound));
+  }
+
+  #watchSilence(): void {
+    const silent =
+      this.#state(this.#heard === undefined ? undefined : this.#clock.now().boot - this.#heard) === 'stale';
+    if (silent && !this.#silent) this.#log('warn', 'prober-stale', { pid: this.#latest.pid });
+    this.#silent = silent;
+  }
+}

@@ -1,0 +1,158 @@
+/**
+ * Listening on a Unix socket without the three usual accidents: taking the place of a living process,
+ * failing on the file of a dead one, and being reachable for a moment with the wrong mode.
+ */
+import { chmod, lstat, mkdir, mkdtemp, readdir, readFile, readlink, rename, rm, unlink } from 'node:fs/promises';
+import { connect, type Server } from 'node:net';
+import { dirname, join } from 'node:path';
+
+/** `sun_path` less its terminator; a longer path would be cut or refused, depending on the platform. */
+export const MAX_SOCKET_PATH_BYTES = 107;
+
+export type UnixSocketFault = 'in-use' | 'not-a-socket' | 'too-long' | 'denied';
+
+/** Why a path cannot be listened on, in words for the person who has to mend it. */
+export class UnixSocketError extends Error {
+  constructor(
+    readonly fault: UnixSocketFault,
+    readonly path: string,
+    message: string,
+    /** `in-use`: who holds it, when that can be seen. */
+    readonly pid?: number,
+  ) {
+    super(message);
+    this.name = 'UnixSocketError';
+  }
+}
+
+export interface UnixListener {
+  /** Stops listening and removes the file, unless another process has put its own there. Does not wait for open connections. */
+  close(): Promise<void>;
+}
+
+export interface UnixListenOptions {
+  /** Mode of the socket, such as 0o660: who may write may connect. */
+  readonly mode: number;
+  /** Mode of the directory when it has to be made. */
+  readonly directoryMode?: number;
+}
+
+/**
+ * Makes `server` listen on `path`. A file left by a dead process is replaced; a living one's is not.
+ * The socket is bound in a private directory, gets its mode there and is then renamed into place, so it
+ * can at no time be reached with another mode, and the process's umask (shared by all threads) is left alone.
+ *
+ * @throws UnixSocketError when the path is taken or unusable; the system's error otherwise.
+ */
+export async function listenUnix(server: Server, path: string, options: UnixListenOptions): Promise<UnixListener> {
+  if (Buffer.byteLength(path) > MAX_SOCKET_PATH_BYTES)
+    throw new UnixSocketError(
+      'too-long',
+      path,
+      `${path}: a socket path has at most ${MAX_SOCKET_PATH_BYTES} bytes, this one has ${Buffer.byteLength(path)}`,
+    );
+  await mkdir(dirname(path), { recursive: true, mode: options.directoryMode ?? 0o755 });
+  await requireFree(path);
+
+  const room = await mkdtemp(join(dirname(path), '.s'));
+  try {
+    const place = join(room, 's');
+    await listen(server, place);
+    try {
+      await chmod(place, options.mode);
+      const mine = await lstat(place, { bigint: true });
+      await rename(place, path);
+      return { close: () => stop(server, path, mine) };
+    } catch (error) {
+      await closed(server);
+      throw error;
+    }
+  } finally {
+    await rm(room, { recursive: true, force: true });
+  }
+}
+
+async function requireFree(path: string): Promise<void> {
+  const there = await lstat(path).catch(absent);
+  if (there === undefined) return;
+  if (!there.isSocket())
+    throw new UnixSocketError('not-a-socket', path, `${path} exists and is not a socket: move it away`);
+  const answer = await knock(path);
+  if (answer === 'in-use') {
+    const pid = await holder(path);
+    const who = pid === undefined ? 'another process' : `process ${pid}`;
+    throw new UnixSocketError('in-use', path, `${path} is in use by ${who}: stop it, or set another runDir`, pid);
+  }
+  if (answer === 'denied')
+    throw new UnixSocketError(
+      'denied',
+      path,
+      `${path} belongs to another user and may not be opened: remove it, or run as its owner`,
+    );
+}
+
+/** Whether somebody answers. A stopped process still does, by its backlog; a full backlog is an answer too. */
+function knock(path: string): Promise<'in-use' | 'free' | 'denied'> {
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve('in-use');
+    });
+    socket.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EACCES' || error.code === 'EPERM') resolve('denied');
+      else resolve(error.code === 'ECONNREFUSED' || error.code === 'ENOENT' ? 'free' : 'in-use');
+    });
+  });
+}
+
+/** The process that listens on `path`, from /proc; undefined where that is not to be seen. */
+async function holder(path: string): Promise<number | undefined> {
+  const table = await readFile('/proc/net/unix', 'utf8').catch(() => '');
+  // A socket that was renamed into place is listed by the name it was bound to.
+  const inodes = new Set<string>();
+  for (const line of table.split('\n')) {
+    const fields = line.trim().split(/\s+/);
+    const name = fields[7];
+    if (name === path || name?.startsWith(`${dirname(path)}/.s`)) inodes.add(`socket:[${fields[6]}]`);
+  }
+  if (inodes.size === 0) return undefined;
+  const pids = new Set<number>();
+  for (const pid of await readdir('/proc').catch(() => [] as string[])) {
+    if (!/^\d+$/.test(pid)) continue;
+    for (const fd of await readdir(`/proc/${pid}/fd`).catch(() => [] as string[])) {
+      const link = await readlink(`/proc/${pid}/fd/${fd}`).catch(() => '');
+      if (inodes.has(link)) pids.add(Number(pid));
+    }
+  }
+  return pids.size === 1 ? [...pids][0] : undefined;
+}
+
+function listen(server: Server, path: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(path, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+}
+
+async function stop(server: Server, path: string, mine: { readonly dev: bigint; readonly ino: bigint }): Promise<void> {
+  const there = await lstat(path, { bigint: true }).catch(absent);
+  if (there !== undefined && there.dev === mine.dev && there.ino === mine.ino) await unlink(path).catch(absent);
+  await closed(server);
+}
+
+/** Resolves when the server takes no more connections; those that are open end by themselves. */
+function closed(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close();
+    setImmediate(resolve);
+  });
+}
+
+function absent(error: NodeJS.ErrnoException): undefined {
+  if (error.code === 'ENOENT') return undefined;
+  throw error;
+}
