@@ -2,45 +2,234 @@
  * The resolver without its rim: zones, verdicts and answers as a deterministic machine. It reads no clock,
  * opens nothing and starts no timer; daemon.ts feeds it in production and the scenario engine in tests.
  */
-import type { EndpointExplanation, Explanation, ServiceStatus, ZoneStatus } from '../admin/documents.js';
-import type { Config } from '../config/types.js';
+import { isIP } from 'node:net';
+import type { Explanation, ServiceStatus, ZoneStatus } from '../admin/documents.js';
+import { AnswerTable } from '../answers/table.js';
+import type { Config, ListenAddress, ZoneConfig } from '../config/types.js';
+import { TargetSet } from '../health/targets.js';
+import { VerdictStore } from '../health/verdicts.js';
 import type { ProbeResult, Target } from '../prober/feed.js';
 import type { Report } from '../registry/registry.js';
-import type { BootMs, Instant } from '../system/clock.js';
+import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
+import type { ResolverEvents } from './events.js';
+import { explain } from './explain.js';
 
-export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
-/** One line a state change, with a stable event name. */
-export type Log = (level: LogLevel, event: string, fields: Readonly<Record<string, unknown>>) => void;
+export type { Log, ResolverEvents } from './events.js';
 
-export interface ResolverEvents {
-  readonly log: Log;
-  /** The set of probe targets changed. */
-  readonly targets: (add: readonly Target[], remove: readonly string[]) => void;
+import { serviceStatus, zoneStatus } from './status.js';
+import { type Holder, Zone, type ZoneDeps } from './zone.js';
+import { exportMeta, exportService, type SnapshotContent, takeSnapshotIn } from './zone-snapshot.js';
+
+export interface ResolverOptions {
+  /** Seeds the answer table's hash. */
+  readonly seed?: number;
 }
 
-export declare class Resolver {
-  constructor(config: Config, events: ResolverEvents, now: Instant);
-  /** What a registry said about a zone. `registry` is its index in `zone.registries`. */
-  report(zone: string, registry: number, report: Report, now: Instant): void;
+/** What changed in a zone since its snapshot was last taken. */
+export interface ZoneDelta {
+  readonly meta: object;
+  readonly put: readonly (readonly [name: string, json: string])[];
+  readonly drop: readonly string[];
+}
+
+export class Resolver {
+  readonly table: AnswerTable;
+  readonly verdicts = new VerdictStore();
+  readonly #zones = new Map<string, Zone>();
+  readonly #targets = new TargetSet<Holder>();
+  readonly #events: ResolverEvents;
+  #config: Config;
+
+  constructor(config: Config, events: ResolverEvents, now: Instant, options: ResolverOptions = {}) {
+    this.#config = config;
+    this.#events = events;
+    this.table = new AnswerTable({ seed: options.seed ?? 0 });
+    for (const zone of config.zones) this.#zones.set(zoneKey(zone), new Zone(zone, this.#deps(zone), now));
+  }
+
+  /** What a registry said about a zone (by `zoneKey`). `registry` is its index in `zone.registries`. */
+  report(zone: string, _registry: number, report: Report, now: Instant): void {
+    this.#zones.get(zone)?.report(report, now);
+    this.#tellTargets();
+  }
+
   /** Facts from the prober, in any order; older than what is known are ignored. */
-  results(results: readonly ProbeResult[], now: Instant): void;
-  /** Runs every clock that is due: staleness, guard, verdict ages, keepTargets. */
-  tick(now: Instant): void;
+  results(results: readonly ProbeResult[], now: Instant): void {
+    const changed = new Map<Zone, Set<Holder>>();
+    for (const result of results) {
+      const fresh =
+        result.failure !== undefined &&
+        !this.verdicts.hasResults(result.key) &&
+        some(this.#targets.holders(result.key), (holder) => holder.zone.isFresh(holder));
+      if (this.verdicts.apply(result, fresh, now.boot)) this.#collect(result.key, changed);
+    }
+    for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
+    this.#tellTargets();
+  }
+
+  /** Runs every clock that is due: staleness, guard, verdict ages, kept targets. */
+  tick(now: Instant): void {
+    const changed = new Map<Zone, Set<Holder>>();
+    for (const key of this.verdicts.expire(now.boot)) this.#collect(key, changed);
+    for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
+    for (const zone of this.#zones.values()) zone.tick(now);
+    this.#tellTargets();
+  }
+
   /** When `tick` has to run next, Infinity when nothing is pending. */
-  nextWake(): BootMs;
+  nextWake(now: Instant): BootMs {
+    let next = this.verdicts.nextExpiry();
+    for (const zone of this.#zones.values()) next = Math.min(next, zone.nextWake(now.boot));
+    return next;
+  }
+
   /** Every probe target at present. */
-  targets(): Target[];
-  /** R30: the clocks parted, or the process was stopped. */
-  clockGap(now: Instant): void;
-  /** R9. Returns how many rows were let go. */
-  accept(service: string, zone: string | undefined, now: Instant): number;
-  reload(config: Config, now: Instant): void;
-  zoneStatus(now: Instant): ZoneStatus[];
-  services(now: Instant): ServiceStatus[];
-  explain(name: string, type: string, now: Instant): Explanation;
-  /** What the snapshot of a zone holds (R29); plain JSON data. */
-  exportZone(zone: string, now: Instant): unknown;
-  /** Takes a snapshot in. `trusted`: younger than snapshotTrust and of the same registry. */
-  restoreZone(zone: string, data: unknown, trusted: boolean, now: Instant): void;
+  targets(): Target[] {
+    return this.#targets.all();
+  }
+
+  /** R30: the clocks parted, or the process was stopped. `listen`: verdicts start their age again (R13). */
+  clockGap(now: Instant): void {
+    this.verdicts.restartAges(now.boot);
+    for (const zone of this.#zones.values()) zone.clockGap(now);
+  }
+
+  /** The resolver's own lateness, by which a verdict may be older (R13). */
+  set lag(ms: Ms) {
+    this.verdicts.lag = ms;
+  }
+
+  /** R9. `service` is a name or `*`. Returns how many rows were let go, or undefined when no zone knows the name. */
+  accept(service: string, zone: string | undefined, now: Instant): number | undefined {
+    let released: number | undefined;
+    for (const one of this.#zones.values()) {
+      if (zone !== undefined && one.config.name !== zone) continue;
+      if (service !== '*' && !one.catalog.services.has(service)) continue;
+      released = (released ?? 0) + one.accept(service, now);
+    }
+    this.#tellTargets();
+    return released;
+  }
+
+  /** Takes a new configuration in: zones that stay keep their data (D32). */
+  reload(config: Config, now: Instant): void {
+    this.#config = config;
+    const wanted = new Map(config.zones.map((zone) => [zoneKey(zone), zone]));
+    for (const [key, zone] of this.#zones) {
+      if (wanted.has(key)) continue;
+      zone.dispose(now);
+      this.#zones.delete(key);
+    }
+    for (const [key, zone] of wanted) {
+      const known = this.#zones.get(key);
+      if (known === undefined) this.#zones.set(key, new Zone(zone, this.#deps(zone), now));
+      else known.reconfigure(zone, this.#deps(zone), now);
+    }
+    this.verdicts.restartAges(now.boot);
+    this.#tellTargets();
+  }
+
+  get zones(): Iterable<Zone> {
+    return this.#zones.values();
+  }
+
+  zone(key: string): Zone | undefined {
+    return this.#zones.get(key);
+  }
+
+  zoneStatus(now: Instant): ZoneStatus[] {
+    return [...this.#zones.values()].map((zone) => zoneStatus(zone, now));
+  }
+
+  services(): ServiceStatus[] {
+    return [...this.#zones.values()].flatMap((zone) => serviceStatus(zone));
+  }
+
+  explain(name: string, type: string, now: Instant): Explanation {
+    return explain([...this.#zones.values()], this.verdicts, name, type, now);
+  }
+
+  /** What a snapshot of the zone holds (R29), whole. */
+  exportZone(key: string, now: Instant): SnapshotContent {
+    const zone = this.#zones.get(key)!;
+    const services = [...zone.catalog.services.values()].map((service) => exportService(service, this.verdicts, now));
+    return { meta: exportMeta(zone, now), services };
+  }
+
+  /** What changed since the last call, for the snapshot's writer. */
+  takeDelta(key: string, now: Instant): ZoneDelta {
+    const zone = this.#zones.get(key)!;
+    const put: [string, string][] = [];
+    const drop: string[] = [];
+    for (const name of zone.unsaved) {
+      const service = zone.catalog.services.get(name);
+      if (service === undefined) drop.push(name);
+      else put.push([name, JSON.stringify(exportService(service, this.verdicts, now))]);
+    }
+    zone.unsaved.clear();
+    return { meta: exportMeta(zone, now), put, drop };
+  }
+
+  /**
+   * Takes a snapshot in. `trusted`: younger than `snapshotTrust` and of the same registry (R29).
+   * `wall`: when it was last in force. Lines that cannot be used are left out; returns how many.
+   */
+  restoreZone(key: string, content: SnapshotContent, trusted: boolean, wall: WallMs, now: Instant): number {
+    const zone = this.#zones.get(key);
+    if (zone === undefined || zone.source !== 'none') return 0;
+    const skipped = takeSnapshotIn(zone, this.verdicts, content, trusted, wall, now);
+    this.#tellTargets();
+    return skipped;
+  }
+
+  get targetCount(): number {
+    return this.#targets.size;
+  }
+
+  #collect(key: string, into: Map<Zone, Set<Holder>>): void {
+    for (const holder of this.#targets.holders(key)) {
+      const holders = into.get(holder.zone) ?? new Set();
+      holders.add(holder);
+      into.set(holder.zone, holders);
+    }
+  }
+
+  #tellTargets(): void {
+    const { add, remove } = this.#targets.takeChanges();
+    if (add.length > 0 || remove.length > 0) this.#events.targets(add, remove);
+  }
+
+  #deps(zone: ZoneConfig): ZoneDeps {
+    return {
+      table: this.table,
+      verdicts: this.verdicts,
+      targets: this.#targets,
+      log: this.#events.log,
+      listen: zone.listen?.map((address) => indexOf(this.#config.listen, address)),
+      nameservers: nameservers(zone.listen ?? this.#config.listen),
+    };
+  }
 }
-export type { EndpointExplanation };
+
+/** Tells zones apart: two views may have one name (R31). */
+export function zoneKey(zone: ZoneConfig): string {
+  if (zone.listen === undefined) return zone.name;
+  return `${zone.name}@${zone.listen.map(({ address, port }) => `${address}#${port}`).join(',')}`;
+}
+
+/** The addresses that a zone's NS target has: those listened on; for a wildcard the loopback address, as this is a host's nameserver. */
+function nameservers(listen: readonly ListenAddress[]): string[] {
+  const addresses = listen.map(({ address }) =>
+    address === '0.0.0.0' ? '127.0.0.1' : address === '::' ? '::1' : address,
+  );
+  return [...new Set(addresses)].filter((address) => isIP(address) !== 0);
+}
+
+function indexOf(listen: readonly ListenAddress[], wanted: ListenAddress): number {
+  return listen.findIndex(({ address, port }) => address === wanted.address && port === wanted.port);
+}
+
+function some<T>(items: Iterable<T>, test: (item: T) => boolean): boolean {
+  for (const item of items) if (test(item)) return true;
+  return false;
+}

@@ -1,0 +1,227 @@
+import type { LimitsConfig } from '../config/types.js';
+import { type Listing, type Report, type Row, rowKey } from '../registry/registry.js';
+import type { WallMs } from '../system/clock.js';
+import type { Guard } from './guard.js';
+import { CatalogRow, type HeardMs, type Strength } from './row.js';
+import { Service } from './service.js';
+
+/** Told of every row that enters or leaves the catalog, tombstones included. */
+export interface CatalogEvents {
+  added(service: Service, row: CatalogRow): void;
+  removed(service: Service, row: CatalogRow): void;
+  /** The answerable rows of a service and of the zone at present, for the guard's base (R8). */
+  strength(service: Service): Strength;
+}
+
+/** The moment and the manner of a report. */
+export interface Reception {
+  readonly heard: HeardMs;
+  readonly wall: WallMs;
+  /** Rows of a first list are not new (R8). */
+  readonly first: boolean;
+  /** R29: what was there came from a snapshot that is not trusted, and is replaced without a guard. */
+  readonly unguarded: boolean;
+  /** R7: every row that leaves is held. */
+  readonly newEpoch: boolean;
+  /** R6: false when only additions and recoveries may be believed. */
+  readonly removals: boolean;
+}
+
+export type ListReport = Extract<Report, { kind: 'list' | 'change' }>;
+
+/** Last known good services and rows of a zone. Data leaves it only by R9. */
+export class Catalog {
+  readonly services = new Map<string, Service>();
+  #limits: LimitsConfig;
+  readonly #guard: Guard;
+  readonly #events: CatalogEvents;
+  #rows = 0;
+
+  constructor(limits: LimitsConfig, guard: Guard, events: CatalogEvents) {
+    this.#limits = limits;
+    this.#guard = guard;
+    this.#events = events;
+  }
+
+  configure(limits: LimitsConfig): void {
+    this.#limits = limits;
+  }
+
+  /** Rows in all, tombstones included. */
+  get rows(): number {
+    return this.#rows;
+  }
+
+  /** R6: a list over the zone's limits is not believable. Returns the reason, or undefined when it is within them. */
+  overLimit(report: ListReport): string | undefined {
+    const { maxServices, maxEndpoints, maxEndpointsPerService } = this.#limits;
+    let services = report.services.length;
+    let rows = 0;
+    for (const listing of report.services) {
+      if (listing.rows.length > maxEndpointsPerService) {
+        return `${listing.name} has ${listing.rows.length} endpoints, more than maxEndpointsPerService (${maxEndpointsPerService})`;
+      }
+      rows += listing.rows.length;
+    }
+    if (report.kind === 'change') {
+      const replaced = new Set([...report.gone, ...report.services.map((listing) => listing.name)]);
+      for (const service of this.services.values()) {
+        if (!service.listed || replaced.has(service.name)) continue;
+        services++;
+        for (const row of service.rows.values()) if (row.listed) rows++;
+      }
+    }
+    if (services > maxServices) return `${services} services, more than maxServices (${maxServices})`;
+    if (rows > maxEndpoints) return `${rows} endpoints, more than maxEndpoints (${maxEndpoints})`;
+    return undefined;
+  }
+
+  /** Applies a believable report. Returns the services that it touched. */
+  apply(report: ListReport, how: Reception): Set<Service> {
+    const touched = new Set<Service>();
+    if (report.kind === 'list') {
+      const listed = new Set(report.services.map((listing) => listing.name));
+      for (const service of this.services.values()) {
+        if (service.listed && !listed.has(service.name)) this.#leaves(service, how, touched);
+      }
+    } else {
+      for (const name of report.gone) {
+        const service = this.services.get(name);
+        if (service?.listed) this.#leaves(service, how, touched);
+      }
+    }
+    for (const listing of report.services) this.#list(listing, how, touched);
+    this.#dropOldestTombstones(touched);
+    return touched;
+  }
+
+  /** Removes what nothing keeps any more. Returns the services that are gone altogether. */
+  sweep(services: Iterable<Service>): Service[] {
+    const gone: Service[] = [];
+    for (const service of services) {
+      for (const [key, row] of service.rows) {
+        if (!row.listed && row.loss === undefined && row.hold === undefined) this.#remove(service, key, row);
+      }
+      if (service.listed || service.rows.size > 0 || !this.services.delete(service.name)) continue;
+      this.#guard.forget(service);
+      gone.push(service);
+    }
+    return gone;
+  }
+
+  /** Takes in a service from a snapshot. */
+  restore(service: Service): void {
+    this.services.set(service.name, service);
+    for (const row of service.rows.values()) {
+      this.#rows++;
+      this.#events.added(service, row);
+    }
+    this.#guard.restored(service);
+  }
+
+  #list(listing: Listing, how: Reception, touched: Set<Service>): void {
+    let service = this.services.get(listing.name);
+    if (service === undefined) {
+      service = new Service(listing.name);
+      service.listed = false;
+      this.services.set(listing.name, service);
+    }
+    if (!service.listed) {
+      service.listed = true;
+      touched.add(service);
+    }
+    if (JSON.stringify(service.check) !== JSON.stringify(listing.check)) {
+      if (listing.check === undefined) delete service.check;
+      else service.check = listing.check;
+      touched.add(service);
+    }
+    let before: Strength | undefined;
+    const strength = (): Strength => (before ??= this.#events.strength(service));
+    const present = new Set<string>();
+    for (const row of listing.rows) {
+      const key = rowKey(row);
+      present.add(key);
+      const known = service.rows.get(key);
+      if (known === undefined) this.#add(service, key, row, how, touched);
+      else if (this.#relist(service, known, row, how, strength)) touched.add(service);
+    }
+    for (const [key, row] of service.rows) {
+      if (!row.listed || present.has(key)) continue;
+      if (this.#leave(service, key, row, how, strength)) touched.add(service);
+    }
+  }
+
+  #leaves(service: Service, how: Reception, touched: Set<Service>): void {
+    if (!how.removals) return;
+    touched.add(service);
+    const before = this.#events.strength(service);
+    service.listed = false;
+    for (const [key, row] of service.rows) if (row.listed) this.#leave(service, key, row, how, () => before);
+  }
+
+  #add(service: Service, key: string, row: Row, how: Reception, touched: Set<Service>): void {
+    const added = new CatalogRow(row, how.first || how.unguarded ? Number.NEGATIVE_INFINITY : how.heard);
+    service.rows.set(key, added);
+    this.#rows++;
+    touched.add(service);
+    this.#events.added(service, added);
+  }
+
+  /** A row that is in the list again, or still. Returns whether anything changed. */
+  #relist(service: Service, row: CatalogRow, now: Row, how: Reception, strength: () => Strength): boolean {
+    const heldBack = now.state === 'critical' || now.state === 'draining';
+    if (heldBack && !how.removals && row.passing) return false;
+    const flips = now.state === 'critical' && row.passing && row.answered;
+    let changed = !row.listed;
+    row.listed = true;
+    changed = row.update(now) || changed;
+    if (flips) {
+      if (!how.unguarded) this.#guard.lost(service, row, strength(), how.heard, how.wall, false);
+    } else if (now.state !== 'critical' && (row.loss !== undefined || row.hold !== undefined)) {
+      this.#guard.found(row);
+      changed = true;
+    }
+    return changed;
+  }
+
+  /** A row that the registry does not list any more. Returns whether anything changed. */
+  #leave(service: Service, key: string, row: CatalogRow, how: Reception, strength: () => Strength): boolean {
+    if (!how.removals) return false;
+    const wasAnswered = row.answered || row.loss !== undefined || row.hold !== undefined;
+    row.listed = false;
+    if (how.unguarded) this.#guard.found(row);
+    else if (row.state !== 'draining' && (wasAnswered || how.newEpoch)) {
+      this.#guard.lost(service, row, strength(), how.heard, how.wall, how.newEpoch);
+      return true;
+    }
+    this.#remove(service, key, row);
+    return true;
+  }
+
+  #remove(service: Service, key: string, row: CatalogRow): void {
+    if (!service.rows.delete(key)) return;
+    this.#rows--;
+    this.#events.removed(service, row);
+  }
+
+  /** Tombstones count in `maxEndpoints`; the oldest that are not held go first (R8). */
+  #dropOldestTombstones(touched: Set<Service>): void {
+    let over = this.#rows - this.#limits.maxEndpoints;
+    if (over <= 0) return;
+    const tombstones: { service: Service; key: string; row: CatalogRow; at: HeardMs }[] = [];
+    for (const service of this.services.values()) {
+      for (const [key, row] of service.rows) {
+        if (!row.listed && row.hold === undefined && row.loss !== undefined) {
+          tombstones.push({ service, key, row, at: row.loss.at });
+        }
+      }
+    }
+    tombstones.sort((a, b) => a.at - b.at);
+    for (const { service, key, row } of tombstones) {
+      if (over-- <= 0) break;
+      delete row.loss;
+      this.#remove(service, key, row);
+      touched.add(service);
+    }
+  }
+}

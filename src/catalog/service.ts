@@ -1,0 +1,41 @@
+import type { ListedCheck } from '../registry/registry.js';
+import type { CatalogRow, HeardMs } from './row.js';
+
+/** A service of a zone: what the registry last said, the rows the guard keeps, and the guard's own marks. */
+export class Service {
+  readonly name: string;
+  /** By `rowKey`, in the order of listing. */
+  readonly rows = new Map<string, CatalogRow>();
+  /** In the registry's last believable word. */
+  listed = true;
+  check?: ListedCheck;
+  /** The service's guard has tripped and its condition lasts (R8). */
+  tripped = false;
+  /** Since when what is held would not trip the guard (R9's `confirm`). */
+  quietSince: HeardMs | undefined;
+  /** Rows that are listed, answerable and not new and uncounted (R8). Kept by the guard. */
+  remaining = 0;
+  /** Rows in the answer by R10 and R12. Kept by the zone. */
+  answerable = 0;
+  /** Rows with a probe target, and those of them that have a word. Kept by the zone. */
+  probed = 0;
+  worded = 0;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  /** A known service is answered: it is listed, or the guard holds a row of it. */
+  get known(): boolean {
+    if (this.listed) return true;
+    for (const row of this.rows.values()) if (row.hold !== undefined) return true;
+    return false;
+  }
+
+  /** Rows that stand: listed or held. Tombstones do not. */
+  standing(): CatalogRow[] {
+    const rows: CatalogRow[] = [];
+    for (const row of this.rows.values()) if (row.listed || row.hold !== undefined) rows.push(row);
+    return rows;
+  }
+}

@@ -1,0 +1,65 @@
+import type { CatalogRow } from '../catalog/row.js';
+import type { BootMs, Ms } from '../system/clock.js';
+import { decide, notFailing, wordOf } from './decide.js';
+
+export type FloorStep = 'critical' | 'draining' | 'failed last' | 'all';
+
+export interface Floored {
+  readonly rows: readonly CatalogRow[];
+  /** Which step of R11 gave them; absent when R10 and R12 left some. */
+  readonly step?: FloorStep;
+}
+
+/** What the floor asks about a row's past. */
+export type LastSuccess = (row: CatalogRow) => BootMs | undefined;
+
+/**
+ * R10, then R12: sets `answerable` on every row. Soft failures may hold back at most `softCap` of a priority's
+ * listed rows that do not fail hard; beyond it those with the newest success stay answered.
+ */
+export function judge(rows: Iterable<CatalogRow>, softCap: number, lastSuccess: LastSuccess): void {
+  const soft = new Map<number, { standing: number; failing: CatalogRow[] }>();
+  for (const row of rows) {
+    row.answerable = decide(wordOf(row), row.column, row.hold !== undefined, row.longDead) === 'answer';
+    if (!row.passing || row.hard || row.longDead) continue;
+    const group = soft.get(row.priority) ?? { standing: 0, failing: [] };
+    soft.set(row.priority, group);
+    group.standing++;
+    if (row.column === 'fails') group.failing.push(row);
+  }
+  for (const { standing, failing } of soft.values()) {
+    const over = failing.length - Math.ceil(standing * softCap);
+    if (over <= 0) continue;
+    const newestFirst = failing.map((row) => ({ row, at: lastSuccess(row) ?? Number.NEGATIVE_INFINITY }));
+    newestFirst.sort((a, b) => (a.at === b.at ? 0 : b.at - a.at));
+    for (const { row } of newestFirst.slice(0, over)) row.answerable = true;
+  }
+}
+
+/**
+ * R11 on one set of rows (a service's, or those of a tag or port): what R10 and R12 left, or the first of
+ * the steps that is not empty. `newest` is the newest last success of the whole service.
+ */
+export function floor(
+  rows: readonly CatalogRow[],
+  failOpenWindow: Ms,
+  newest: BootMs | undefined,
+  lastSuccess: LastSuccess,
+): Floored {
+  const left = rows.filter((row) => row.answerable);
+  if (left.length > 0) return { rows: left };
+  const critical = rows.filter((row) => row.listed && row.state === 'critical' && notFailing(row));
+  if (critical.length > 0) return { rows: critical, step: 'critical' };
+  const draining = rows.filter((row) => row.listed && row.state === 'draining' && notFailing(row));
+  if (draining.length > 0) return { rows: draining, step: 'draining' };
+  const listed = rows.filter((row) => row.listed);
+  const last = listed.length > 0 ? listed : rows.filter((row) => row.hold !== undefined);
+  if (newest !== undefined) {
+    const recent = last.filter((row) => {
+      const at = lastSuccess(row);
+      return at !== undefined && newest - at <= failOpenWindow;
+    });
+    if (recent.length > 0) return { rows: recent, step: 'failed last' };
+  }
+  return last.length > 0 ? { rows: last, step: 'all' } : { rows: [] };
+}

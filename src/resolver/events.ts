@@ -1,0 +1,11 @@
+import type { Target } from '../prober/feed.js';
+
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
+/** One line a state change, with a stable event name. */
+export type Log = (level: LogLevel, event: string, fields: Readonly<Record<string, unknown>>) => void;
+
+export interface ResolverEvents {
+  readonly log: Log;
+  /** The set of probe targets changed. */
+  readonly targets: (add: readonly Target[], remove: readonly string[]) => void;
+}

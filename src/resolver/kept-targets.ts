@@ -1,0 +1,66 @@
+import type { BootMs, Ms } from '../system/clock.js';
+
+/** Addresses whose target names exist: of the zone's rows, and for `keepTargets` after the last row that had them (R23). */
+export class KeptTargets {
+  #keep: Ms;
+  readonly #rows = new Map<string, number>();
+  /** Addresses without a row, with when they go, soonest first. */
+  readonly #leaving = new Map<string, BootMs>();
+
+  constructor(keep: Ms) {
+    this.#keep = keep;
+  }
+
+  configure(keep: Ms): void {
+    this.#keep = keep;
+  }
+
+  /** A row has the address. Returns true when its name did not exist. */
+  hold(address: string): boolean {
+    const rows = this.#rows.get(address) ?? 0;
+    this.#rows.set(address, rows + 1);
+    return !this.#leaving.delete(address) && rows === 0;
+  }
+
+  drop(address: string, now: BootMs): void {
+    const rows = this.#rows.get(address) ?? 0;
+    if (rows > 1) {
+      this.#rows.set(address, rows - 1);
+      return;
+    }
+    if (!this.#rows.delete(address)) return;
+    this.#leaving.set(address, now + this.#keep);
+  }
+
+  /** From a snapshot: an address without a row. Returns true when its name did not exist. */
+  restore(address: string, until: BootMs): boolean {
+    if (this.#rows.has(address) || this.#leaving.has(address)) return false;
+    this.#leaving.set(address, until);
+    return true;
+  }
+
+  /** Addresses whose time is over. */
+  expire(now: BootMs): string[] {
+    const gone: string[] = [];
+    for (const [address, until] of this.#leaving) {
+      if (until > now) break;
+      this.#leaving.delete(address);
+      gone.push(address);
+    }
+    return gone;
+  }
+
+  nextExpiry(): BootMs {
+    const head = this.#leaving.values().next();
+    return head.done ? Number.POSITIVE_INFINITY : head.value;
+  }
+
+  *addresses(): Iterable<string> {
+    yield* this.#rows.keys();
+    yield* this.#leaving.keys();
+  }
+
+  leaving(): Iterable<readonly [string, BootMs]> {
+    return this.#leaving;
+  }
+}

@@ -1,0 +1,88 @@
+import { isIP } from 'node:net';
+import type { ServiceStatus, ZoneStatus } from '../admin/documents.js';
+import type { CatalogRow } from '../catalog/row.js';
+import type { Service } from '../catalog/service.js';
+import type { Instant } from '../system/clock.js';
+import type { Zone } from './zone.js';
+
+/** Rejections shown in a status; the rest is counted by their number. */
+const SHOWN_REJECTIONS = 20;
+
+export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
+  let endpoints = 0;
+  let heldBack = 0;
+  let guarded = 0;
+  let services = 0;
+  for (const service of zone.catalog.services.values()) {
+    if (service.known) services++;
+    for (const row of service.rows.values()) {
+      if (!stands(row)) continue;
+      endpoints++;
+      if (!row.answered) heldBack++;
+      if (row.hold !== undefined) guarded++;
+    }
+  }
+  const stale = zone.isStale(now.boot);
+  return {
+    name: zone.config.name,
+    state: zone.source === 'none' ? 'never-synced' : stale ? 'stale' : 'fresh',
+    heard: zone.heard,
+    ...(zone.heard || zone.reason === undefined ? {} : { reason: zone.reason }),
+    since: new Date(now.wall - (now.boot - zone.heardSince.boot)).toISOString(),
+    ...(zone.lastConfirmed === undefined ? {} : { lastConfirmedMs: Math.round(now.boot - zone.lastConfirmed) }),
+    registry: zone.config.registries
+      .map((registry) => `${registry.type}:${'path' in registry ? registry.path : ''}`)
+      .join(', '),
+    source: zone.source,
+    services,
+    endpoints,
+    answered: zone.answeredRows,
+    heldBack,
+    guarded,
+    guard: {
+      zone: zone.guard.zoneTripped,
+      services: [...zone.guard.holding()].map((service) => service.name),
+      alarm: zone.alarm,
+    },
+    floor: [...zone.floors.keys()],
+    rejected: zone.rejected.slice(0, SHOWN_REJECTIONS).map(({ where, reason }) => ({ where, reason })),
+    conflicts: zone.labels.conflicts(),
+    checks: zone.probed > 0 || zone.config.check.type !== 'none' ? 'on' : 'off',
+    softTtlMs: zone.config.softTtl,
+  };
+}
+
+export function serviceStatus(zone: Zone): ServiceStatus[] {
+  const all: ServiceStatus[] = [];
+  for (const service of zone.catalog.services.values()) {
+    if (!service.known) continue;
+    const rows = service.standing();
+    const label = ownLabel(zone, service);
+    all.push({
+      zone: zone.config.name,
+      name: service.name,
+      ...(label === undefined ? {} : { label }),
+      endpoints: rows.length,
+      answered: rows.filter((row) => row.answered).length,
+      heldBack: rows.filter((row) => !row.answered).length,
+      guarded: rows.some((row) => row.hold !== undefined),
+      floor: zone.floors.get(service.name) ?? null,
+    });
+  }
+  return all;
+}
+
+/** The label under which the service itself is answered (R22). */
+export function ownLabel(zone: Zone, service: Service): string | undefined {
+  const label = zone.labels.of(service.name);
+  return label !== undefined && zone.labels.owner(label) === service.name ? label : undefined;
+}
+
+function stands(row: CatalogRow): boolean {
+  return row.listed || row.hold !== undefined;
+}
+
+/** `[::1]:80`, `10.0.0.1:80`. */
+export function hostPort(address: string, port: number): string {
+  return isIP(address) === 6 ? `[${address}]:${port}` : `${address}:${port}`;
+}

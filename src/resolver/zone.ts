@@ -1,0 +1,645 @@
+/**
+ * One zone as a deterministic machine: registry reports, verdicts and time go in; names in the answer table,
+ * probe targets and events come out. It decides by the catalog's guard, health's table and the floor, in that order.
+ */
+import type { Ede, ServiceView, ZoneAnswerState, ZoneSpec } from '../answers/contract.js';
+import type { AnswerTable } from '../answers/table.js';
+import { ZoneAnswers } from '../answers/zone-answers.js';
+import { Catalog, type ListReport } from '../catalog/catalog.js';
+import { Guard, type GuardEvent } from '../catalog/guard.js';
+import { HeardClock } from '../catalog/heard-clock.js';
+import { Labels } from '../catalog/labels.js';
+import type { CatalogRow, Strength } from '../catalog/row.js';
+import type { Service } from '../catalog/service.js';
+import { serviceSettings } from '../config/service-settings.js';
+import type { CheckConfig, ZoneConfig } from '../config/types.js';
+import { type Floored, type FloorStep, floor, judge } from '../health/floor.js';
+import { type TargetSet, targetOf } from '../health/targets.js';
+import type { VerdictStore } from '../health/verdicts.js';
+import type { Rejected, ReleaseMark, Report } from '../registry/registry.js';
+import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
+import type { Log } from './events.js';
+import { KeptTargets } from './kept-targets.js';
+import { describeAge, statusText } from './status-text.js';
+
+/** A row with its place: what holds a probe target. */
+export interface Holder {
+  readonly zone: Zone;
+  readonly service: Service;
+  readonly row: CatalogRow;
+}
+
+export interface ZoneDeps {
+  readonly table: AnswerTable;
+  readonly verdicts: VerdictStore;
+  readonly targets: TargetSet<Holder>;
+  readonly log: Log;
+  /** Indexes of the listen addresses on which the zone exists; absent: all. */
+  readonly listen: readonly number[] | undefined;
+  readonly nameservers: readonly string[];
+}
+
+/** R11: at least 60 s and three intervals. */
+const FAIL_OPEN_MIN_MS: Ms = 60_000;
+const FAIL_OPEN_INTERVALS = 3;
+/** The guard's alarm sounds when it has held passing rows for so long (R9). */
+const ALARM_MS: Ms = 300_000;
+/** How long readers may go on with the answers of earlier settings after a reload. */
+const RETIRED_MS: Ms = 5_000;
+const EDE_STALE_ANSWER = 3;
+const EDE_STALE_NXDOMAIN = 19;
+
+interface Settings {
+  readonly check: CheckConfig;
+  readonly order: 'weighted' | 'stable';
+  readonly maxAnswers?: number;
+  readonly alias?: string;
+}
+
+function answerSpec(config: ZoneConfig, deps: ZoneDeps): ZoneSpec {
+  return {
+    name: config.name,
+    naming: config.naming,
+    answerTtl: config.answerTtl,
+    negativeTtl: config.negativeTtl,
+    allow: config.allow,
+    ...(deps.listen === undefined ? {} : { listen: deps.listen }),
+    nameservers: deps.nameservers,
+  };
+}
+
+export class Zone {
+  config: ZoneConfig;
+  readonly guard: Guard;
+  readonly catalog: Catalog;
+  readonly labels = new Labels();
+  readonly heardClock: HeardClock;
+  readonly kept: KeptTargets;
+  /** `none` until the first list or a snapshot. */
+  source: 'registry' | 'snapshot' | 'none' = 'none';
+  heard = false;
+  /** Why it is not heard. */
+  reason: string | undefined = 'not asked yet';
+  heardSince: Instant;
+  lastConfirmed: BootMs | undefined;
+  epoch: string | undefined;
+  revision: string | undefined;
+  serial: number;
+  rejected: readonly Rejected[] = [];
+  /** By service name: the floor step that gives its answer. */
+  readonly floors = new Map<string, FloorStep>();
+  /** Services whose snapshot line is out of date; undefined where the service is gone. */
+  readonly unsaved = new Set<string>();
+  answeredRows = 0;
+  /** When the guard last sounded, so that it sounds once. */
+  alarm = false;
+  /** Release marks that were seen, with the wall time from which they count. */
+  readonly releases = new Map<string, { readonly wall: WallMs; readonly counts: WallMs }>();
+  #deps: ZoneDeps;
+  #answers: ZoneAnswers;
+  /** Answers under earlier settings, until every reader has the new ones. */
+  readonly #retired: { readonly answers: ZoneAnswers; readonly until: BootMs }[] = [];
+  readonly #status: number;
+  readonly #guardStatus: number;
+  readonly #holders = new Map<CatalogRow, Holder>();
+  readonly #settings = new Map<string, Settings>();
+  #trusted = true;
+  #answerableRows = 0;
+  #worded = 0;
+  #probed = 0;
+  #shown: ZoneAnswerState | undefined;
+  #shownEde = '';
+  /** The moment being worked on; set by every entry point. */
+  #now: Instant;
+
+  constructor(config: ZoneConfig, deps: ZoneDeps, now: Instant) {
+    this.config = config;
+    this.#deps = deps;
+    this.#now = now;
+    this.heardSince = now;
+    this.serial = Math.floor(now.wall / 1000);
+    this.heardClock = new HeardClock();
+    this.kept = new KeptTargets(config.keepTargets);
+    this.guard = new Guard(config.guard);
+    this.catalog = new Catalog(config.limits, this.guard, {
+      added: (service, row) => this.#added(service, row, this.#now),
+      removed: (service, row) => this.#removed(service, row, this.#now),
+      strength: (service) => this.#strength(service),
+    });
+    this.#answers = this.#newAnswers();
+    this.#status = deps.table.allocStatus();
+    this.#guardStatus = deps.table.allocStatus();
+    this.show(now);
+  }
+
+  /** What a registry said. */
+  report(report: Report, now: Instant): void {
+    this.#now = now;
+    if (report.kind === 'unreachable' || report.kind === 'unbelievable') {
+      this.#notHeard(report.kind === 'unreachable' ? report.reason : `not believable: ${report.reason}`, now);
+    } else if (report.kind === 'confirmed') {
+      if (this.source === 'registry') this.#heardAgain(now, new Set(), now);
+    } else {
+      this.#listed(report, now);
+    }
+    this.show(now);
+  }
+
+  /** R30: what was heard before the gap counts no more, until the registry speaks again. */
+  clockGap(now: Instant): void {
+    this.#now = now;
+    this.#notHeard('the clocks parted', now);
+    this.show(now);
+  }
+
+  /** Verdicts on these rows changed. */
+  verdictsChanged(rows: Iterable<Holder>, now: Instant): void {
+    this.#now = now;
+    const touched = new Set<Service>();
+    for (const { service } of rows) touched.add(service);
+    this.#settle(touched, now);
+    this.show(now);
+  }
+
+  /** Runs the zone's own clocks: staleness, the guard's, kept targets. */
+  tick(now: Instant): void {
+    this.#now = now;
+    while (this.#retired[0] !== undefined && this.#retired[0].until <= now.boot)
+      this.#retired.shift()?.answers.dispose();
+    for (const address of this.kept.expire(now.boot)) this.#answers.removeTarget(address);
+    if (this.heard && this.heardClock.at(now.boot) >= this.guard.nextWake()) this.#settle(new Set(), now);
+    this.show(now);
+  }
+
+  nextWake(now: BootMs): BootMs {
+    const retired = this.#retired[0]?.until ?? Number.POSITIVE_INFINITY;
+    let next = Math.min(retired, this.kept.nextExpiry(), this.heardClock.bootAt(this.guard.nextWake(), now));
+    if (this.lastConfirmed !== undefined) {
+      const stale = this.lastConfirmed + this.config.softTtl;
+      next = Math.min(next, now <= stale ? stale + 1 : now + describeAge(now - this.lastConfirmed).nextChange);
+    }
+    if (this.guard.heldPassingSince !== undefined && !this.alarm) {
+      next = Math.min(next, this.heardClock.bootAt(this.guard.heldPassingSince + ALARM_MS, now));
+    }
+    return next;
+  }
+
+  /** R9. Returns how many rows were let go. */
+  accept(name: string, now: Instant): number {
+    this.#now = now;
+    const service = name === '*' ? undefined : this.catalog.services.get(name);
+    if (name !== '*' && service === undefined) return 0;
+    const events = this.guard.accept(service, Number.POSITIVE_INFINITY);
+    const rows = events.reduce((sum, event) => sum + (event.kind === 'let go' ? event.rows.length : 0), 0);
+    this.#settle(this.#take(events), now);
+    this.show(now);
+    return rows;
+  }
+
+  /** New settings for the same zone; data, guard and verdicts stay (D32). */
+  reconfigure(config: ZoneConfig, deps: ZoneDeps, now: Instant): void {
+    this.#now = now;
+    const sameAnswers =
+      JSON.stringify(answerSpec(config, deps)) === JSON.stringify(answerSpec(this.config, this.#deps));
+    this.config = config;
+    this.#deps = deps;
+    this.#settings.clear();
+    this.guard.configure(config.guard);
+    this.catalog.configure(config.limits);
+    this.kept.configure(config.keepTargets);
+    for (const service of this.catalog.services.values()) this.#retarget(service, now);
+    if (!sameAnswers) {
+      this.#retired.push({ answers: this.#answers, until: now.boot + RETIRED_MS });
+      this.#answers = this.#newAnswers();
+      this.#shown = undefined;
+      for (const address of this.kept.addresses()) this.#answers.putTarget(address, this.#status);
+    }
+    this.#settle(new Set(this.catalog.services.values()), now);
+    this.show(now);
+  }
+
+  #newAnswers(): ZoneAnswers {
+    return new ZoneAnswers(this.#deps.table, this.#deps.table.allocZone(), answerSpec(this.config, this.#deps));
+  }
+
+  dispose(now: Instant): void {
+    this.#now = now;
+    for (const holder of [...this.#holders.values()]) this.#removed(holder.service, holder.row, now);
+    for (const { answers } of this.#retired.splice(0)) answers.dispose();
+    this.#answers.dispose();
+    this.#deps.table.freeStatus(this.#status);
+    this.#deps.table.freeStatus(this.#guardStatus);
+  }
+
+  /** Takes in what a snapshot had (R29). `trusted` false: the first believable list replaces it without a guard. */
+  restored(services: readonly Service[], trusted: boolean, now: Instant, seed: (row: CatalogRow) => void): void {
+    this.#now = now;
+    this.source = 'snapshot';
+    this.#trusted = trusted;
+    for (const service of services) {
+      this.catalog.restore(service);
+      for (const row of service.rows.values()) {
+        seed(row);
+        if (row.answered) this.answeredRows++;
+      }
+    }
+    this.#settle(new Set(services), now);
+    this.unsaved.clear();
+    this.show(now);
+  }
+
+  /** R23, from a snapshot: the address keeps its name until then. */
+  keepTarget(address: string, until: BootMs): void {
+    if (this.kept.restore(address, until)) this.#answers.putTarget(address, this.#status);
+  }
+
+  settings(name: string): Settings {
+    let settings = this.#settings.get(name);
+    if (settings === undefined) {
+      const local = serviceSettings(this.config.services, name);
+      const listed = this.catalog.services.get(name)?.check;
+      const maxAnswers = local.maxAnswers ?? this.config.maxAnswers;
+      settings = {
+        check: { ...this.config.check, ...listed, ...local.check },
+        order: local.order ?? this.config.order,
+        ...(maxAnswers === undefined ? {} : { maxAnswers }),
+        ...(local.alias === undefined ? {} : { alias: local.alias }),
+      };
+      this.#settings.set(name, settings);
+    }
+    return settings;
+  }
+
+  lastSuccess = (row: CatalogRow): BootMs | undefined =>
+    row.target === undefined ? undefined : this.#deps.verdicts.lastSuccess(row.target);
+
+  /** The rows to answer out of a set of a service's rows: what R10 and R12 left, or the floor (R11). */
+  answerOf(service: Service, subset: readonly CatalogRow[]): Floored {
+    const interval = this.settings(service.name).check.interval;
+    const window = Math.max(
+      this.settings(service.name).check.failOpenWindow,
+      FAIL_OPEN_MIN_MS,
+      FAIL_OPEN_INTERVALS * interval,
+    );
+    return floor(subset, window, this.#newestSuccess(service), this.lastSuccess);
+  }
+
+  isStale(now: BootMs): boolean {
+    if (this.source !== 'registry') return this.source === 'snapshot';
+    return this.lastConfirmed !== undefined && now - this.lastConfirmed > this.config.softTtl;
+  }
+
+  /** Whether the prober gives no word at all for the zone (R8). */
+  get proberSilent(): boolean {
+    return this.#worded === 0;
+  }
+
+  get probed(): number {
+    return this.#probed;
+  }
+
+  #listed(report: ListReport, now: Instant): void {
+    const over = this.catalog.overLimit(report);
+    if (over !== undefined) {
+      this.#notHeard(`not believable: ${over}`, now);
+      return;
+    }
+    if (report.kind === 'change' && this.source !== 'registry') {
+      this.#notHeard('not believable: a change before the first list', now);
+      return;
+    }
+    const removals = report.kind === 'change' || report.removalsBelievable;
+    const unguarded = this.source === 'snapshot' && !this.#trusted;
+    const newEpoch = this.epoch !== undefined && report.epoch !== this.epoch && !unguarded;
+    const first = this.source === 'none';
+    if (newEpoch)
+      this.#deps.log('warn', 'epoch-changed', { zone: this.config.name, from: this.epoch, to: report.epoch });
+    this.#settings.clear();
+    const touched = this.catalog.apply(report, {
+      heard: this.heardClock.at(now.boot),
+      wall: now.wall,
+      first,
+      unguarded,
+      newEpoch,
+      removals,
+    });
+    for (const service of touched) this.#retarget(service, now);
+    this.source = 'registry';
+    this.#trusted = true;
+    this.epoch = report.epoch;
+    this.revision = report.revision;
+    this.rejected = report.rejected;
+    if (touched.size > 0) this.#bump(now);
+    if (removals) {
+      this.#heardAgain(now, touched, { ...now, boot: Math.min(now.boot, report.at) });
+      this.#releaseMarks(report.releases, now);
+    } else {
+      this.lastConfirmed = Math.min(now.boot, report.at);
+      this.#notHeard('believed for additions and recoveries only', now);
+      this.#settle(touched, now);
+    }
+    if (first) this.#deps.log('info', 'zone-synced', { zone: this.config.name, services: this.catalog.services.size });
+  }
+
+  #heardAgain(now: Instant, touched: Set<Service>, confirmed: Instant): void {
+    this.lastConfirmed = confirmed.boot;
+    if (!this.heard) {
+      this.#deps.log('info', 'registry-heard', {
+        zone: this.config.name,
+        silentMs: Math.round(now.boot - this.heardSince.boot),
+      });
+      this.heard = true;
+      this.reason = undefined;
+      this.heardSince = now;
+      this.heardClock.run(now.boot);
+      this.#settle(new Set([...touched, ...this.guard.holding()]), now);
+    } else if (touched.size > 0) this.#settle(touched, now);
+  }
+
+  #notHeard(reason: string, now: Instant): void {
+    if (this.heard) {
+      this.heardSince = now;
+      this.#deps.log('warn', 'registry-not-heard', {
+        zone: this.config.name,
+        reason,
+        frozen: 'capacity stays at its present level: new endpoints cannot be discovered',
+      });
+    } else if (this.reason !== reason) {
+      this.#deps.log('warn', 'registry-still-not-heard', { zone: this.config.name, reason });
+    }
+    this.heard = false;
+    this.reason = reason;
+    this.heardClock.stop(now.boot);
+  }
+
+  /** R9: a mark newer than a hold lets it go; one from the future counts from when it was first seen. */
+  #releaseMarks(marks: readonly ReleaseMark[], now: Instant): void {
+    for (const { service: name, wall } of marks) {
+      const seen = this.releases.get(name);
+      const counts = seen?.wall === wall ? seen.counts : Math.min(wall, now.wall);
+      this.releases.set(name, { wall, counts });
+      const service = name === '*' ? undefined : this.catalog.services.get(name);
+      if (name !== '*' && service === undefined) continue;
+      const events = this.guard.accept(service, counts);
+      if (events.length > 0) this.#settle(this.#take(events), now);
+    }
+  }
+
+  /** Health, guard, answers, in that order, for the services that were touched; the guard looks at its own besides. */
+  #settle(touched: Set<Service>, now: Instant): void {
+    for (const service of touched) this.#judge(service, now);
+    if (this.heard) {
+      const events = this.guard.evaluate(this.heardClock.at(now.boot), now.wall, this.proberSilent);
+      for (const service of this.#take(events)) {
+        this.#judge(service, now);
+        touched.add(service);
+      }
+    }
+    for (const service of this.catalog.sweep(touched)) {
+      touched.delete(service);
+      this.#forget(service);
+    }
+    for (const service of touched) {
+      this.unsaved.add(service.name);
+      this.#publish(service, now);
+    }
+  }
+
+  /** Logs what the guard did. Returns the services that it changed. */
+  #take(events: readonly GuardEvent[]): Set<Service> {
+    const changed = new Set<Service>();
+    const zone = this.config.name;
+    for (const event of events) {
+      if (event.kind === 'tripped') {
+        const service = event.service?.name;
+        this.#deps.log('warn', 'guard-tripped', {
+          zone,
+          scope: event.scope,
+          ...(service && { service }),
+          lost: event.lost,
+        });
+        continue;
+      }
+      changed.add(event.service);
+      if (event.kind === 'forgotten') continue;
+      const fields = { zone, service: event.service.name, rows: event.rows.length };
+      if (event.kind === 'held') this.#deps.log('warn', 'guard-holds', fields);
+      else this.#deps.log('info', 'guard-let-go', { ...fields, exit: event.exit });
+    }
+    return changed;
+  }
+
+  #judge(service: Service, now: Instant): void {
+    let worded = 0;
+    let probed = 0;
+    for (const row of service.rows.values()) {
+      if (row.target === undefined) {
+        row.column = 'no-word';
+        row.hard = false;
+        row.longDead = false;
+        continue;
+      }
+      const verdict = this.#deps.verdicts.get(row.target);
+      row.column = verdict.column;
+      row.hard = verdict.hard;
+      row.longDead = verdict.longDead;
+      probed++;
+      if (verdict.column !== 'no-word') worded++;
+    }
+    judge(service.rows.values(), this.settings(service.name).check.softCap, this.lastSuccess);
+    let answerable = 0;
+    for (const row of service.rows.values()) if (row.answerable) answerable++;
+    this.#answerableRows += answerable - service.answerable;
+    this.#worded += worded - service.worded;
+    this.#probed += probed - service.probed;
+    service.answerable = answerable;
+    service.worded = worded;
+    service.probed = probed;
+    this.guard.recount(service, this.heardClock.at(now.boot), this.proberSilent);
+  }
+
+  #strength(service: Service): Strength {
+    const byPriority = new Map<number, number>();
+    for (const row of service.rows.values()) {
+      if (row.answerable) byPriority.set(row.priority, (byPriority.get(row.priority) ?? 0) + 1);
+    }
+    return { all: service.answerable, zone: this.#answerableRows, byPriority };
+  }
+
+  #newestSuccess(service: Service): BootMs | undefined {
+    let newest: BootMs | undefined;
+    for (const row of service.rows.values()) {
+      const at = this.lastSuccess(row);
+      if (at !== undefined && (newest === undefined || at > newest)) newest = at;
+    }
+    return newest;
+  }
+
+  #publish(service: Service, now: Instant): void {
+    const rows = service.standing();
+    const { rows: answered, step } = this.answerOf(service, rows);
+    const before = this.floors.get(service.name);
+    if (step === undefined) this.floors.delete(service.name);
+    else this.floors.set(service.name, step);
+    if (step !== before) {
+      const fields = { zone: this.config.name, service: service.name };
+      if (step === undefined) this.#deps.log('info', 'floor-left', fields);
+      else this.#deps.log('warn', 'floor', { ...fields, step, rows: answered.length });
+    }
+    const set = new Set(answered);
+    let changed = false;
+    for (const row of service.rows.values()) {
+      const now = set.has(row);
+      if (row.answered !== now) {
+        row.answered = now;
+        changed = true;
+        this.answeredRows += now ? 1 : -1;
+      }
+    }
+    if (changed) this.#bump(now);
+    if (!service.known) {
+      this.#unname(service);
+      return;
+    }
+    const had = this.labels.of(service.name);
+    const label = this.labels.add(service.name, this.settings(service.name).alias);
+    if (had !== undefined && had !== label) this.#publishOwner(had);
+    if (label !== undefined && this.labels.owner(label) === service.name) {
+      this.#answers.putService(this.#view(service, label, rows));
+    }
+  }
+
+  #view(service: Service, label: string, rows: readonly CatalogRow[]): ServiceView {
+    const { order, maxAnswers } = this.settings(service.name);
+    const guarded = rows.some((row) => row.hold !== undefined);
+    return {
+      label,
+      rows,
+      answer: (subset) => this.answerOf(service, subset as readonly CatalogRow[]).rows,
+      order,
+      ...(maxAnswers === undefined ? {} : { maxAnswers }),
+      status: guarded ? this.#guardStatus : this.#status,
+    };
+  }
+
+  /** Gives the service's label back (R22). */
+  #unname(service: Service): void {
+    const label = this.labels.remove(service.name);
+    if (label !== undefined) this.#publishOwner(label);
+  }
+
+  /** A label may have changed hands: its present owner is answered under it, or nobody. */
+  #publishOwner(label: string): void {
+    const owner = this.labels.owner(label);
+    const service = owner === undefined ? undefined : this.catalog.services.get(owner);
+    if (service?.known) this.#answers.putService(this.#view(service, label, service.standing()));
+    else this.#answers.removeService(label);
+  }
+
+  #forget(service: Service): void {
+    this.#answerableRows -= service.answerable;
+    this.#worded -= service.worded;
+    this.#probed -= service.probed;
+    this.floors.delete(service.name);
+    this.#settings.delete(service.name);
+    this.unsaved.add(service.name);
+    this.#unname(service);
+  }
+
+  #added(service: Service, row: CatalogRow, now: Instant): void {
+    const holder: Holder = { zone: this, service, row };
+    this.#holders.set(row, holder);
+    this.#aim(holder, now);
+    if (this.kept.hold(row.address)) this.#answers.putTarget(row.address, this.#status);
+  }
+
+  #removed(service: Service, row: CatalogRow, now: Instant): void {
+    const holder = this.#holders.get(row);
+    if (holder === undefined) return;
+    this.#holders.delete(row);
+    if (row.answered) this.answeredRows--;
+    if (row.target !== undefined && this.#deps.targets.drop(row.target, holder))
+      this.#deps.verdicts.release(row.target, now.boot);
+    this.kept.drop(row.address, now.boot);
+    this.unsaved.add(service.name);
+  }
+
+  /** Points the row's probe at what its check now says; a changed check inherits the verdict (R13). */
+  #aim(holder: Holder, now: Instant): void {
+    const { service, row } = holder;
+    const check = this.settings(service.name).check;
+    const target = targetOf(row, check);
+    const before = row.target;
+    if (target !== undefined) {
+      this.#deps.targets.hold(target, holder);
+      if (target.key !== before) {
+        this.#deps.verdicts.retain(target.key, check, now.boot);
+        if (before !== undefined) this.#deps.verdicts.inherit(before, target.key, now.boot);
+      }
+    }
+    if (before !== undefined && before !== target?.key) {
+      if (this.#deps.targets.drop(before, holder)) this.#deps.verdicts.release(before, now.boot);
+    }
+    if (target === undefined) delete row.target;
+    else row.target = target.key;
+  }
+
+  #retarget(service: Service, now: Instant): void {
+    this.#settings.delete(service.name);
+    for (const row of service.rows.values()) {
+      const holder = this.#holders.get(row);
+      if (holder !== undefined) this.#aim(holder, now);
+    }
+  }
+
+  /** R13: newly added while others of the service are answered, and without a result so far. */
+  isFresh(holder: Holder): boolean {
+    const { service, row } = holder;
+    if (row.addedAt === Number.NEGATIVE_INFINITY) return false;
+    for (const other of service.rows.values()) if (other !== row && other.answered) return true;
+    return false;
+  }
+
+  /** The zone's last change, in the serial and in the snapshot. It never goes back (R27). */
+  #bump(now: Instant): void {
+    this.serial = Math.max(this.serial, Math.floor(now.wall / 1000));
+  }
+
+  /** Brings what the zone as a whole answers with up to date: staleness, negative EDE, serial, status text. */
+  show(now: Instant): void {
+    const stale = this.isStale(now.boot);
+    const age =
+      this.lastConfirmed === undefined ? undefined : describeAge(Math.max(0, now.boot - this.lastConfirmed)).text;
+    const staleText = `stale${age === undefined ? '' : ` ${age}`}`;
+    const plain: Ede | undefined = stale ? { code: EDE_STALE_ANSWER, text: staleText } : undefined;
+    const guarded: Ede = { code: EDE_STALE_ANSWER, text: stale ? `guard, ${staleText}` : 'guard' };
+    const ede = `${plain?.text}|${guarded.text}`;
+    if (ede !== this.#shownEde) {
+      this.#shownEde = ede;
+      this.#deps.table.setStatus(this.#status, plain);
+      this.#deps.table.setStatus(this.#guardStatus, guarded);
+    }
+    this.#sound(now);
+    const state: ZoneAnswerState = {
+      synced: this.source !== 'none',
+      ...(this.heard ? {} : { negative: { code: EDE_STALE_NXDOMAIN, text: 'registry not heard' } }),
+      serial: this.serial,
+      statusText: statusText(this, stale),
+    };
+    if (JSON.stringify(state) === JSON.stringify(this.#shown)) return;
+    this.#shown = state;
+    this.#answers.setState(state);
+  }
+
+  /** R9: the guard's alarm sounds only when it has held passing rows for five minutes of heard time. */
+  #sound(now: Instant): void {
+    const since = this.guard.heldPassingSince;
+    const alarm = since !== undefined && this.heardClock.at(now.boot) - since >= ALARM_MS;
+    if (alarm === this.alarm) return;
+    this.alarm = alarm;
+    const services = [...this.guard.holding()].map((service) => service.name);
+    if (alarm)
+      this.#deps.log('error', 'guard-alarm', { zone: this.config.name, services, remedy: 'holdfast accept NAME' });
+    else this.#deps.log('info', 'guard-alarm-ended', { zone: this.config.name });
+  }
+}
