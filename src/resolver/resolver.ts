@@ -10,7 +10,7 @@ import { TargetSet } from '../health/targets.js';
 import { VerdictStore } from '../health/verdicts.js';
 import type { ProbeResult, Target } from '../prober/feed.js';
 import type { Report } from '../registry/registry.js';
-import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
+import type { BootMs, Instant, Ms } from '../system/clock.js';
 import type { ResolverEvents } from './events.js';
 import { explain } from './explain.js';
 
@@ -172,12 +172,12 @@ export class Resolver {
 
   /**
    * Takes a snapshot in. `trusted`: younger than `snapshotTrust` and of the same registry (R29).
-   * `wall`: when it was last in force. Lines that cannot be used are left out; returns how many.
+   * Lines that cannot be used are left out; returns how many.
    */
-  restoreZone(key: string, content: SnapshotContent, trusted: boolean, wall: WallMs, now: Instant): number {
+  restoreZone(key: string, content: SnapshotContent, trusted: boolean, now: Instant): number {
     const zone = this.#zones.get(key);
     if (zone === undefined || zone.source !== 'none') return 0;
-    const skipped = takeSnapshotIn(zone, this.verdicts, content, trusted, wall, now);
+    const skipped = takeSnapshotIn(zone, this.verdicts, content, trusted, now);
     this.#tellTargets();
     return skipped;
   }

@@ -48,6 +48,8 @@ interface SavedService {
 }
 
 interface SavedMeta {
+  /** When the snapshot was last in force. */
+  readonly wall: WallMs;
   readonly epoch?: string;
   readonly revision?: string;
   readonly heard: HeardMs;
@@ -65,6 +67,7 @@ export function exportMeta(zone: Zone, now: Instant): SavedMeta {
   for (const [address, until] of zone.kept.leaving()) kept.push([address, now.wall + (until - now.boot)]);
   const { zoneTripped, zoneQuietSince } = zone.guard;
   return {
+    wall: now.wall,
     ...(zone.epoch === undefined ? {} : { epoch: zone.epoch }),
     ...(zone.revision === undefined ? {} : { revision: zone.revision }),
     heard: zone.heardClock.at(now.boot),
@@ -117,7 +120,6 @@ export function takeSnapshotIn(
   verdicts: VerdictStore,
   content: SnapshotContent,
   trusted: boolean,
-  wall: WallMs,
   now: Instant,
 ): number {
   const meta = content.meta as SavedMeta;
@@ -136,7 +138,7 @@ export function takeSnapshotIn(
   }
   zone.restored(services, trusted, now, (row) => {
     const seed = seeds.get(row);
-    if (seed !== undefined && row.target !== undefined) verdicts.restore(row.target, seed, wall, now);
+    if (seed !== undefined && row.target !== undefined) verdicts.restore(row.target, seed, meta.wall, now);
   });
   for (const [address, until] of [...meta.kept].sort((a, b) => a[1] - b[1])) {
     zone.keepTarget(address, now.boot + (until - now.wall));
