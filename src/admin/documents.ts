@@ -17,6 +17,15 @@ export interface StatusDocument {
   zones: ZoneStatus[];
 }
 
+/** The abridged status on `public.sock`: no paths, and nobody's names (R36). */
+export interface PublicStatus {
+  version: string;
+  uptimeMs: Ms;
+  state: 'ok' | 'degraded';
+  prober: ProberStatus['state'];
+  zones: { total: number; heard: number; stale: number; neverSynced: number };
+}
+
 export interface ProberStatus {
   /** `stale`: it was here and its word has run out or is late; `never`: none has connected. */
   state: 'ok' | 'stale' | 'never' | 'not-needed';

@@ -1,0 +1,69 @@
+/** `holdfast explain`: why each endpoint of a name is in or out. */
+import type { EndpointExplanation, Explanation } from '../admin/documents.js';
+import { askResolver } from './ask.js';
+import { age, EXIT_OK, plain, print, type Style, styleFor, table } from './output.js';
+
+export async function explain(
+  name: string,
+  type: string | undefined,
+  options: { readonly config: string; readonly json?: boolean },
+): Promise<number> {
+  const query = new URLSearchParams({ name, type: type ?? defaultType(name) });
+  const asked = await askResolver(options.config, `/v1/explain?${query}`);
+  if (!asked.ok) return asked.exit;
+  if (options.json) print(JSON.stringify(asked.body, null, 2));
+  else print(showExplanation(asked.body as Explanation, styleFor()));
+  return EXIT_OK;
+}
+
+/** SRV for names in the form of RFC 2782, A for others. */
+export function defaultType(name: string): string {
+  return name.startsWith('_') ? 'SRV' : 'A';
+}
+
+export function showExplanation(explanation: Explanation, style: Style): string {
+  const { service, zone } = explanation;
+  const where = [
+    ...(service === undefined ? [] : [`service ${plain(service)}`]),
+    ...(zone === undefined ? [] : [`zone ${plain(zone)}`]),
+  ].join(' in ');
+  const lines = [
+    `${style.bold(`${plain(explanation.name)} ${plain(explanation.type)}`)}: ${outcome(explanation.outcome, style)}${
+      explanation.stale ? style.warn(' (stale)') : ''
+    }${where === '' ? '' : `  ${style.dim(where)}`}`,
+    ...explanation.because.map((sentence) => `  ${plain(sentence)}`),
+  ];
+  if (explanation.endpoints.length > 0) lines.push('', endpointTable(explanation.endpoints, style));
+  return lines.join('\n');
+}
+
+function outcome(word: string, style: Style): string {
+  if (word === 'answer') return style.good(word);
+  return word === 'servfail' || word === 'refused' ? style.bad(plain(word)) : style.warn(plain(word));
+}
+
+function endpointTable(endpoints: readonly EndpointExplanation[], style: Style): string {
+  const head = ['', 'endpoint', 'address', 'prio', 'weight', 'registry', 'probe', 'last result', 'last pass', 'why'];
+  const rows = endpoints.map((endpoint) => [
+    endpoint.answered ? style.good('in') : style.bad('out'),
+    plain(endpoint.id),
+    endpoint.address.includes(':')
+      ? `[${plain(endpoint.address)}]:${endpoint.port}`
+      : `${plain(endpoint.address)}:${endpoint.port}`,
+    String(endpoint.priority),
+    String(endpoint.weight),
+    endpoint.word,
+    probeWord(endpoint, style),
+    age(endpoint.lastResultMs),
+    age(endpoint.lastSuccessMs),
+    plain(endpoint.why),
+  ]);
+  return table([head.map(style.dim), ...rows], '  ');
+}
+
+function probeWord(endpoint: EndpointExplanation, style: Style): string {
+  if (endpoint.probe === 'passes') return style.good('passes');
+  if (endpoint.probe === 'no-word') return 'no word';
+  const since = endpoint.failingForMs === undefined ? '' : ` for ${age(endpoint.failingForMs)}`;
+  return style.bad(`fails${since}`) + (endpoint.lastFailure === undefined ? '' : ` (${plain(endpoint.lastFailure)})`);
+}

@@ -1,0 +1,30 @@
+/** `holdfast probe`: the companion process. */
+import { join } from 'node:path';
+import { BootClock } from '../system/boot-clock.js';
+import { openLog } from '../system/log.js';
+import { programVersion } from '../system/version.js';
+import { findConfig } from './find-config.js';
+import { EXIT_OK, EXIT_USAGE } from './output.js';
+
+export async function probe(options: { readonly config: string }): Promise<number> {
+  const config = await findConfig(options.config);
+  if (!config) return EXIT_USAGE;
+  const clock = new BootClock();
+  const { log, start, close } = openLog({ level: config.log.level, name: 'prober', now: () => clock.now().boot });
+  start();
+  const end = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => end.abort());
+  // Targets and their settings come from the resolver, so there is nothing to read again.
+  process.on('SIGHUP', () => {});
+  const { runProber } = await import('../prober/prober.js');
+  await runProber({
+    socketPath: join(config.runDir, 'prober.sock'),
+    log,
+    clock,
+    version: programVersion(),
+    signal: end.signal,
+    budget: config.prober.budget,
+  });
+  close();
+  return EXIT_OK;
+}

@@ -1,0 +1,172 @@
+/** The command line as people see it: commands, options, help with examples. Each command is loaded when it runs. */
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import { programVersion } from '../system/version.js';
+import { complain, EXIT_FAILED, EXIT_OK, EXIT_USAGE } from './output.js';
+import { DEFAULT_CONFIG_FILE, defaultConfigFile, TRANSPORTS } from './serve-arguments.js';
+
+/** Parses and runs. Resolves with the exit code. */
+export async function runProgram(args: readonly string[]): Promise<number> {
+  quietWhenNobodyReads();
+  let exit = EXIT_OK;
+  const program = build((code) => {
+    exit = code;
+  });
+  try {
+    if (args.length === 0) program.help({ error: true });
+    await program.parseAsync(args, { from: 'user' });
+    return exit;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT_OK : EXIT_USAGE;
+    complain(`this should not have happened, please report it: ${(error as Error).stack ?? String(error)}`);
+    return EXIT_FAILED;
+  }
+}
+
+/** `holdfast status | head` ends like any other program. */
+function quietWhenNobodyReads(): void {
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    process.exit(error.code === 'EPIPE' ? EXIT_OK : EXIT_FAILED);
+  });
+}
+
+const configOption = () =>
+  new Option(
+    '-c, --config <file>',
+    `the configuration (or HOLDFAST_CONFIG; ${DEFAULT_CONFIG_FILE} without both)`,
+  ).default(defaultConfigFile(), 'see left');
+const jsonOption = () => new Option('--json', 'print the document as JSON');
+
+function build(done: (exit: number) => void): Command {
+  const program = new Command('holdfast')
+    .description(
+      'A nameserver for service discovery that keeps answering when its registry is gone.\n' +
+        'It answers SRV, A and AAAA from memory, refreshes in the background, and leaves out\n' +
+        'endpoints that its prober finds dead.',
+    )
+    .version(programVersion(), '-V, --version', 'print the version')
+    .helpCommand(false)
+    .showHelpAfterError('(--help tells more)')
+    .exitOverride()
+    .configureOutput({ outputError: (text, write) => write(`holdfast: ${text.replace(/^error: /, '')}`) })
+    .addHelpText(
+      'after',
+      examples(
+        ['holdfast demo', 'see it work, on loopback, without root'],
+        ['holdfast check -c holdfast.yaml', 'is this configuration good?'],
+        ['holdfast serve -c holdfast.yaml', 'serve it'],
+        ['holdfast probe -c holdfast.yaml', 'and probe its endpoints, in a second process'],
+        ['holdfast query orders.svc.internal', 'ask it'],
+        ['holdfast explain orders.svc.internal', 'why is this endpoint out?'],
+      ) + '\nExit codes: 0 done, 1 failed, 2 wrong usage or configuration.\n',
+    );
+  const command = (usage: string, description: string) =>
+    program.command(usage).description(description).addOption(configOption());
+
+  command('serve', 'answer DNS questions')
+    .option('--last-good', 'when the configuration is bad, serve by the last one that was in force')
+    .addOption(
+      new Option('--transport <kind>', "how UDP is served, in place of the configuration's word").choices(TRANSPORTS),
+    )
+    .addHelpText(
+      'after',
+      '\nSIGHUP reads the configuration again: a bad one is one error, and what runs stays.\nSIGTERM ends it.\n' +
+        examples(
+          ['holdfast serve -c holdfast.yaml', 'in the foreground, logging to standard output'],
+          ['holdfast serve --last-good', 'as a service: starts whatever was done to the file'],
+        ),
+    )
+    .action(async (options) =>
+      done(await (await import('./serve.js')).serve({ ...options, lastGood: options.lastGood === true })),
+    );
+
+  command('probe', 'probe endpoints for the resolver, in a process of its own')
+    .addHelpText('after', '\nRuns beside `holdfast serve`, with the same configuration, and waits for it.\n')
+    .action(async (options) => done(await (await import('./probe.js')).probe(options)));
+
+  program
+    .command('demo')
+    .description('all of it on loopback, with little backends to kill')
+    .option('--once', 'run a tour by itself: a backend dies, the registry goes, all comes back; exit 0 if it held')
+    .addHelpText('after', '\nNeeds no root and leaves nothing behind. Ctrl-C ends it.\n')
+    .action(async (options) => done(await (await import('./demo.js')).demo(options)));
+
+  command('check', 'check a configuration and its registry files')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      '\nExit code 0: good. 1: good, but some entries are left out. 2: the configuration or a\nregistry file is bad.\n',
+    )
+    .action(async (options) => done(await (await import('./check.js')).check(options)));
+
+  command('status', 'how the resolver stands, and what is frozen since when')
+    .addOption(jsonOption())
+    .addHelpText('after', '\nExit code 0: all is well. 1: degraded. 3: not running.\n')
+    .action(async (options) => done(await (await import('./status.js')).status(options)));
+
+  command('explain <name> [type]', 'why each endpoint of a name is in or out of the answer')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples(
+        ['holdfast explain orders.svc.internal', 'addresses'],
+        ['holdfast explain _http._tcp.orders.svc.internal SRV', 'one port'],
+      ),
+    )
+    .action(async (name, type, options) => done(await (await import('./explain.js')).explain(name, type, options)));
+
+  command('query <name> [type]', 'ask the resolver, or another name server, a DNS question')
+    .addOption(
+      new Option('-s, --server <address>', "an IP address; without it the configuration's first listen address"),
+    )
+    .addOption(new Option('-p, --port <number>', "53 with --server, else the configuration's").argParser(port))
+    .option('--tcp', 'over TCP')
+    .option('--short', 'only the data of the answer')
+    .addOption(new Option('--timeout <ms>', 'how long to wait').argParser(milliseconds).default(3000))
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      '\nThe type is A, or SRV for a name that begins with an underscore. Exit code 0: NOERROR.\n1: another status, or no reply.\n' +
+        examples(
+          ['holdfast query orders.svc.internal', 'addresses'],
+          ['holdfast query _orders._tcp.svc.internal', 'addresses and ports'],
+          ['holdfast query orders.svc.internal SRV --tcp --json', 'for a script'],
+          ['holdfast query example.com --server 192.0.2.53', 'another server'],
+        ),
+    )
+    .action(async (name, type, { timeout, ...options }) =>
+      done(await (await import('./query.js')).query(name, type, { ...options, timeoutMs: timeout })),
+    );
+
+  command('accept <name>', "let go what the guard holds of a service: it is gone on purpose ('*' for the whole zone)")
+    .option('--zone <zone>', 'when several zones have the name')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples(
+        ['holdfast accept orders', 'orders was scaled in'],
+        ["holdfast accept '*' --zone svc.internal", 'the zone was emptied on purpose'],
+      ),
+    )
+    .action(async (name, options) => done(await (await import('./accept.js')).accept(name, options)));
+
+  return program;
+}
+
+function examples(...lines: readonly (readonly [string, string])[]): string {
+  const width = Math.max(...lines.map(([line]) => line.length));
+  return `\nExamples:\n${lines.map(([line, what]) => `  ${line.padEnd(width)}  ${what}\n`).join('')}`;
+}
+
+function port(text: string): number {
+  const number = Number(text);
+  if (!Number.isInteger(number) || number < 1 || number > 65535) throw new InvalidArgumentError('Expected 1 to 65535.');
+  return number;
+}
+
+function milliseconds(text: string): number {
+  const number = Number(text);
+  if (!Number.isInteger(number) || number < 1 || number > 600_000) {
+    throw new InvalidArgumentError('Expected milliseconds, 1 to 600000.');
+  }
+  return number;
+}

@@ -1,0 +1,46 @@
+/** `holdfast serve`: the resolver. */
+import { ConfigError } from '../config/errors.js';
+import { keepLastGood, type LoadedConfig, loadQuickly, readLastGood } from '../config/lastgood.js';
+import type { Config } from '../config/types.js';
+import { complain, EXIT_USAGE } from './output.js';
+import type { ServeArguments } from './serve-arguments.js';
+
+export async function serve(args: ServeArguments): Promise<number> {
+  const found = await findStart(args);
+  if (!found) return EXIT_USAGE;
+  /** Texts of what may come into force, to be kept then (R35). */
+  const texts = new WeakMap<Config, LoadedConfig>();
+  const take = (loaded: LoadedConfig): Config => {
+    const config = args.transport ? { ...loaded.config, transport: args.transport } : loaded.config;
+    texts.set(config, loaded);
+    return config;
+  };
+  const { runDaemon } = await import('../resolver/daemon.js');
+  return runDaemon({
+    config: take(found.loaded),
+    lastGood: found.error !== undefined,
+    ...(found.error === undefined ? {} : { configError: found.error }),
+    reload: async () => take(await loadQuickly(args.config)),
+    inForce: async (config) => {
+      const loaded = texts.get(config);
+      if (loaded) await keepLastGood(loaded);
+    },
+  });
+}
+
+async function findStart(args: ServeArguments): Promise<{ loaded: LoadedConfig; error?: string } | undefined> {
+  try {
+    return { loaded: await loadQuickly(args.config) };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    complain(error.message);
+    if (!args.lastGood) return undefined;
+    const kept = await readLastGood(args.config);
+    if (!kept) {
+      complain('no last good configuration is kept, so --last-good has nothing to fall back to');
+      return undefined;
+    }
+    complain('THE CONFIGURATION IS BAD: serving by the last good one. Mend the file, then reload (SIGHUP).');
+    return { loaded: kept, error: error.message };
+  }
+}

@@ -1,0 +1,134 @@
+/** `holdfast status`: how it stands, and above all what is frozen since when. */
+import type { PublicStatus, StatusDocument, ZoneStatus } from '../admin/documents.js';
+import { askResolver } from './ask.js';
+import { age, EXIT_FAILED, EXIT_OK, plain, print, type Style, since, styleFor, table } from './output.js';
+
+export async function status(options: { readonly config: string; readonly json?: boolean }): Promise<number> {
+  const asked = await askResolver(options.config, '/v1/status', { orPublic: true });
+  if (!asked.ok) return asked.exit;
+  const document = asked.body as StatusDocument | PublicStatus;
+  if (options.json) print(JSON.stringify(document, null, 2));
+  else if (asked.from === 'public') print(showPublic(document as PublicStatus, styleFor()));
+  else print(showStatus(document as StatusDocument, styleFor(), Date.now()));
+  return document.state === 'ok' ? EXIT_OK : EXIT_FAILED;
+}
+
+function showPublic(document: PublicStatus, style: Style): string {
+  const { zones } = document;
+  return [
+    `${state(document.state, style)}  holdfast ${document.version}, up ${age(document.uptimeMs)}`,
+    `zones: ${zones.total}, of them heard ${zones.heard}, stale ${zones.stale}`,
+    style.dim('abridged: operators see more'),
+  ].join('\n');
+}
+
+/** The whole document as lines for a person. `now` is wall time. */
+export function showStatus(document: StatusDocument, style: Style, now: number): string {
+  const parts = [
+    `${state(document.state, style)}  holdfast ${document.version}, process ${document.pid}, up ${age(document.uptimeMs)}`,
+    ...document.problems.map((problem) => `  ${style.warn('!')} ${plain(problem)}`),
+    ...document.zones.filter((zone) => !zone.heard).map((zone) => frozen(zone, style, now)),
+    '',
+    zoneTable(document.zones, style),
+    ...document.zones.flatMap((zone) => zoneNotes(zone, style)),
+    '',
+    table(
+      [
+        ['config', plain(document.config.file) + (document.config.lastGood ? style.warn(' (last good)') : '')],
+        ...(document.config.error ? [['', style.bad(plain(document.config.error))]] : []),
+        ...document.listen.map((listen, i) => [i === 0 ? 'listen' : '', showListener(listen, style)]),
+        ['transport', plain(document.transport)],
+        ['prober', showProber(document, style)],
+      ],
+      '  ',
+    ),
+  ];
+  return parts.join('\n');
+}
+
+function state(word: 'ok' | 'degraded', style: Style): string {
+  return style.bold(word === 'ok' ? style.good('ok') : style.warn('degraded'));
+}
+
+function frozen(zone: ZoneStatus, style: Style, now: number): string {
+  const why = zone.reason === undefined ? '' : `: ${plain(zone.reason)}`;
+  const capacity = zone.state === 'never-synced' ? 'no data yet' : 'capacity frozen';
+  return `  ${style.warn('!')} ${plain(zone.name)}: ${style.bold(capacity)} since ${since(zone.since, now)}, registry not heard${why}`;
+}
+
+function zoneTable(zones: readonly ZoneStatus[], style: Style): string {
+  const head = [
+    'zone',
+    'state',
+    'registry',
+    'confirmed',
+    'services',
+    'endpoints',
+    'answered',
+    'held back',
+    'guarded',
+    'checks',
+  ];
+  const rows = zones.map((zone) => [
+    plain(zone.name),
+    zone.state === 'fresh' ? style.good(zone.state) : style.warn(zone.state),
+    zone.heard ? 'heard' : style.warn('not heard'),
+    zone.lastConfirmedMs === undefined ? '-' : `${age(zone.lastConfirmedMs)} ago`,
+    String(zone.services),
+    String(zone.endpoints),
+    String(zone.answered),
+    String(zone.heldBack),
+    String(zone.guarded),
+    zone.checks === 'on' ? 'on' : style.warn('off'),
+  ]);
+  return table([head.map(style.dim), ...rows], '  ');
+}
+
+const MAX_SHOWN = 5;
+
+function zoneNotes(zone: ZoneStatus, style: Style): string[] {
+  const note = (what: string, items: readonly string[]) => {
+    if (items.length === 0) return [];
+    const more = items.length > MAX_SHOWN ? ` and ${items.length - MAX_SHOWN} more` : '';
+    return [`  ${plain(zone.name)}: ${what}: ${items.slice(0, MAX_SHOWN).map(plain).join(', ')}${more}`];
+  };
+  return [
+    ...(zone.source === 'snapshot'
+      ? [`  ${plain(zone.name)}: from the snapshot, the registry has not spoken yet`]
+      : []),
+    ...(zone.guard.zone
+      ? [
+          `  ${style.warn(`${plain(zone.name)}: the guard holds the whole zone`)} (holdfast accept '*' --zone ${plain(zone.name)} lets go)`,
+        ]
+      : []),
+    ...note('guard holds endpoints of', zone.guard.services),
+    ...note('nothing healthy, answered all the same', zone.floor),
+    ...note('names in conflict', zone.conflicts),
+    ...note(
+      'not understood',
+      zone.rejected.map(({ where, reason }) => `${where}: ${reason}`),
+    ),
+    ...(zone.checks === 'off' ? [`  ${plain(zone.name)}: no checks: stale endpoints are not corrected`] : []),
+  ];
+}
+
+function showListener(listen: StatusDocument['listen'][number], style: Style): string {
+  const one = (what: string, state: 'up' | 'retrying') =>
+    `${what} ${state === 'up' ? style.good(state) : style.bad(state)}`;
+  const address = listen.address.includes(':') ? `[${listen.address}]` : listen.address;
+  const error = listen.error === undefined ? '' : `  ${style.bad(plain(listen.error))}`;
+  return `${address}:${listen.port}  ${one('udp', listen.udp)}  ${one('tcp', listen.tcp)}${error}`;
+}
+
+function showProber({ prober }: StatusDocument, style: Style): string {
+  switch (prober.state) {
+    case 'ok':
+      return `${style.good('ok')}, ${prober.targets} targets, heard ${age(prober.lastHeardMs)} ago`;
+    case 'stale':
+      return `${style.bad('silent')} for ${age(prober.lastHeardMs)}: is \`holdfast probe\` running?`;
+    case 'never':
+      return `${style.bad('not connected yet')}: is \`holdfast probe\` running?`;
+    case 'not-needed':
+      return 'not needed, no zone has checks';
+  }
+}
