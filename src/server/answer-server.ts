@@ -17,6 +17,7 @@ import type { FromThread, ListenMessage, StartMessage, TransportCounter, TriedMe
 import { TRANSPORT_COUNTERS } from './messages.js';
 import { choosePorts } from './port-choice.js';
 import { DEFAULT_TCP_LIMITS, type TcpLimits } from './tcp-limits.js';
+import type { UdpWorkerData } from './udp-worker.js';
 
 export type { ListenerStatus, TcpLimits };
 
@@ -29,6 +30,8 @@ export type ServerLog = (
 
 export interface AnswerServerOptions {
   readonly log: ServerLog;
+  /** The transport that `start` will ask for, when it is known already: saves loading the other. */
+  readonly transport?: AnswerSettings['transport'];
   /** How a thread is started; a test may look on. */
   readonly createWorker?: CreateWorker;
 }
@@ -77,6 +80,8 @@ interface Reader {
 export class AnswerServer {
   readonly #log: ServerLog;
   readonly #create: CreateWorker;
+  /** Whether UDP threads load the native calls as they start. */
+  #native: boolean;
   #udp: Reader[];
   readonly #tcp: Reader;
   readonly #board: ListenBoard;
@@ -105,6 +110,7 @@ export class AnswerServer {
   constructor(options: AnswerServerOptions) {
     this.#log = options.log;
     this.#create = options.createWorker ?? ((file, workerOptions) => new Worker(file, workerOptions));
+    this.#native = process.platform === 'linux' && options.transport !== 'portable';
     this.#board = new ListenBoard(options.log);
     this.#udp = [this.#reader('udp', 0)];
     this.#tcp = this.#reader('tcp', 0);
@@ -126,6 +132,7 @@ export class AnswerServer {
   async start(settings: AnswerSettings): Promise<void> {
     this.#settings = settings;
     this.#wanted = this.#chooseTransport(settings);
+    this.#native = this.#wanted === 'batched';
     this.#listen = await choosePorts(settings.listen, this.#listen);
     this.#plans = planSockets(this.#listen);
     const tried = this.#nextSequence();
@@ -222,7 +229,8 @@ export class AnswerServer {
   #reader(kind: 'udp' | 'tcp', index: number): Reader {
     const file =
       kind === 'udp' ? new URL('./udp-worker.js', import.meta.url) : new URL('./tcp-worker.js', import.meta.url);
-    const thread = new AnswerThread(kind === 'udp' ? `udp-${index}` : 'tcp', file, this.#create, {
+    const data: UdpWorkerData = { native: this.#native };
+    const thread = new AnswerThread(kind === 'udp' ? `udp-${index}` : 'tcp', file, data, this.#create, {
       message: (message) => this.#heard(reader, message),
       died: (error) => this.#died(reader, error),
     });
@@ -408,6 +416,7 @@ export class AnswerServer {
 
   #fellBack(reason: string): void {
     this.#wanted = 'portable';
+    this.#native = false;
     this.#log('warn', 'transport-portable', {
       message: `batched UDP is not to be had here, using node:dgram: ${reason}`,
     });
@@ -418,6 +427,7 @@ export class AnswerServer {
   async #abandonBatched(reason: string): Promise<void> {
     if (this.#wanted === 'portable') return;
     this.#wanted = 'portable';
+    this.#native = false;
     this.#transport = 'none';
     this.#log('warn', 'transport-portable', { message: `batched UDP failed, using node:dgram: ${reason}` });
     const old = this.#udp;

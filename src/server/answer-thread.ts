@@ -24,22 +24,24 @@ export class AnswerThread {
   readonly transportCounters = new Uint32Array(new SharedArrayBuffer(TRANSPORT_COUNTERS.length * 4));
   readonly control = new Int32Array(new SharedArrayBuffer(CONTROL_WORDS * 4)).fill(-1, EVENT_FD, EVENT_FD + 1);
   readonly #file: URL;
+  readonly #data: unknown;
   readonly #create: CreateWorker;
   readonly #events: AnswerThreadEvents;
   #worker: Worker | undefined;
   #ended: Promise<void> = Promise.resolve();
   #stopping = false;
 
-  constructor(name: string, file: URL, create: CreateWorker, events: AnswerThreadEvents) {
+  constructor(name: string, file: URL, data: unknown, create: CreateWorker, events: AnswerThreadEvents) {
     this.name = name;
     this.#file = file;
+    this.#data = data;
     this.#create = create;
     this.#events = events;
   }
 
   /** Starts the thread. It does not keep the process alive until `ref`. */
   spawn(): void {
-    const worker = this.#create(this.#file, { name: this.name });
+    const worker = this.#create(this.#file, { name: this.name, workerData: this.#data });
     let failure: unknown;
     this.#worker = worker;
     worker.unref();

@@ -5,21 +5,23 @@ import type { SocketPlan } from './listen-plan.js';
 const RESCAN_MS = 2_000;
 
 export class OwnAddresses {
-  #ports = new Set<number>();
+  /** Mostly one: a scan is cheaper than a set. */
+  #ports: number[] = [];
   #concrete = new Set<string>();
   #wildcardPorts = new Set<number>();
   #local = new Set<string>();
   #scannedAt = Number.NEGATIVE_INFINITY;
 
   setPlans(plans: readonly SocketPlan[]): void {
-    this.#ports = new Set(plans.map((p) => p.port));
+    this.#ports = [...new Set(plans.map((p) => p.port))];
     this.#concrete = new Set(plans.filter((p) => !p.wildcard).map((p) => `${p.address}|${p.port}`));
     this.#wildcardPorts = new Set(plans.filter((p) => p.wildcard).map((p) => p.port));
   }
 
   /** Cheap: whether a closer look at this source port is called for. */
   suspect(port: number): boolean {
-    return this.#ports.has(port);
+    for (let i = 0; i < this.#ports.length; i++) if (this.#ports[i] === port) return true;
+    return false;
   }
 
   /** Whether `address:port` (v4-mapped given as IPv4, no scope) is one of our own listeners. `now` is monotonic ms. */

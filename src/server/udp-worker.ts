@@ -1,50 +1,106 @@
-/** A UDP answer thread: batched where the platform has it, portable elsewhere. */
-import { parentPort } from 'node:worker_threads';
-import type { FromThread, ListenMessage, StartMessage, ToThread } from './messages.js';
-import { PortableUdp } from './portable-udp.js';
+/** A UDP answer thread: batched where it is asked for and to be had, portable otherwise. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { BatchedUdp, TransportUnusable } from './batched-udp.js';
+import { type LinuxCalls, loadLinuxCalls } from './linux-calls.js';
+import { createEventFd } from './linux-sockets.js';
+import { EVENT_FD, type FromThread, type ListenMessage, type StartMessage, type ToThread } from './messages.js';
+import type { PortableUdp } from './portable-udp.js';
 import { Responder } from './respond.js';
 import { failureReporter, tried } from './thread-reports.js';
 
 /** Answers that the kernel does not take at once have so long to leave at a stop. */
 const STOP_GRACE_MS = 1_000;
+/** More than other processes of this core get, so that a burning control thread delays no answer. */
+const PRIORITY = -10;
+const PRIO_PROCESS = 0;
+
+export interface UdpWorkerData {
+  /** Load the native calls at once, while the control thread reads its configuration. */
+  readonly native: boolean;
+}
 
 const port = parentPort!;
 const say = (message: FromThread): void => port.postMessage(message);
-let running: { readonly responder: Responder; readonly udp: PortableUdp } | undefined;
+const failure = failureReporter(say, 'udp');
+const log = (level: 'info' | 'warn', event: string, fields: Readonly<Record<string, unknown>>): void =>
+  say({ type: 'log', level, event, fields });
 
-function start(message: StartMessage): void {
+const early = (workerData as UdpWorkerData).native ? loadLinuxCalls() : undefined;
+let portable: { readonly responder: Responder; readonly udp: PortableUdp } | undefined;
+
+async function start(message: StartMessage): Promise<void> {
   const responder = new Responder(message.handle, message.counters, message.responder);
-  const udp = new PortableUdp(responder, message.transportCounters, {
-    failure: failureReporter(say, 'udp'),
-    log: (level, event, fields) => say({ type: 'log', level, event, fields }),
-  });
-  running = { responder, udp };
-  say({ type: 'transport', transport: 'portable' });
-  listen(message.listen);
+  let reason: string | undefined;
+  if (message.transport === 'batched') {
+    const calls = early ?? loadLinuxCalls();
+    reason = typeof calls === 'string' ? calls : runBatched(calls, responder, message);
+    if (reason === undefined) {
+      port.close();
+      return;
+    }
+  }
+  const { PortableUdp } = await import('./portable-udp.js');
+  const udp = new PortableUdp(responder, message.transportCounters, { failure, log });
+  portable = { responder, udp };
+  say({ type: 'transport', transport: 'portable', ...(reason === undefined ? {} : { reason }) });
+  await listen(message.listen);
 }
 
-function listen(message: ListenMessage): void {
-  void running?.udp.listen(message.plans).then((failures) => say(tried(message, failures)));
+/** Returns when it has been stopped, or at once with the reason why it cannot begin. */
+function runBatched(calls: LinuxCalls, responder: Responder, message: StartMessage): string | undefined {
+  if (Atomics.load(message.control, EVENT_FD) < 0) {
+    const fd = createEventFd(calls);
+    if (fd < 0) return 'eventfd is refused';
+    Atomics.store(message.control, EVENT_FD, fd);
+  }
+  // Refused without CAP_SYS_NICE or LimitNICE=: then as before.
+  calls.setpriority(PRIO_PROCESS, 0, PRIORITY);
+  const udp = new BatchedUdp({
+    calls,
+    responder,
+    maxUdp: message.responder.maxUdp,
+    control: message.control,
+    transportCounters: message.transportCounters,
+    port,
+    events: { failure, log, tried: say },
+  });
+  say({ type: 'transport', transport: 'batched' });
+  try {
+    udp.listen(message.listen);
+    udp.run();
+  } catch (error) {
+    if (!(error instanceof TransportUnusable)) throw error;
+    say({ type: 'unusable', reason: error.message });
+  }
+  return undefined;
+}
+
+async function listen(message: ListenMessage): Promise<void> {
+  if (portable) say(tried(message, await portable.udp.listen(message.plans)));
 }
 
 async function stop(): Promise<void> {
-  await running?.udp.close(STOP_GRACE_MS);
+  await portable?.udp.close(STOP_GRACE_MS);
   port.close();
 }
 
-port.on('message', (message: ToThread) => {
+/** One after the other: a message may come while the first one still loads. */
+let handled: Promise<void> = Promise.resolve();
+
+async function handle(message: ToThread): Promise<void> {
   switch (message.type) {
     case 'start':
-      start(message);
-      break;
+      return start(message);
     case 'listen':
-      listen(message);
-      break;
+      return listen(message);
     case 'table':
-      running?.responder.update(message.handle);
-      break;
+      portable?.responder.update(message.handle);
+      return;
     case 'stop':
-      void stop();
-      break;
+      return stop();
   }
+}
+
+port.on('message', (message: ToThread) => {
+  handled = handled.then(() => handle(message));
 });

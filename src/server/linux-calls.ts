@@ -1,0 +1,69 @@
+/**
+ * The system calls of the batched transport, through koffi (an optional dependency). Little-endian 64-bit Linux
+ * only: the layouts of the structures that go with them are written out by hand.
+ */
+import { createRequire } from 'node:module';
+import { endianness } from 'node:os';
+import { getSystemErrorName } from 'node:util';
+
+/** Each returns -1 on failure; `errno` then tells why. Pointers are typed arrays; the caller keeps those alive that the kernel goes on using. */
+export interface LinuxCalls {
+  socket(domain: number, type: number, protocol: number): number;
+  bind(fd: number, address: Uint8Array, length: number): number;
+  close(fd: number): number;
+  setsockopt(fd: number, level: number, name: number, value: Uint8Array, length: number): number;
+  getsockopt(fd: number, level: number, name: number, value: Uint8Array, length: Uint8Array): number;
+  eventfd(initial: number, flags: number): number;
+  read(fd: number, buffer: Uint8Array, length: number): number;
+  poll(fds: Uint8Array, count: number, timeoutMs: number): number;
+  recvmmsg(fd: number, headers: Uint8Array, count: number, flags: number, timeout: null): number;
+  sendmmsg(fd: number, headers: Uint8Array, count: number, flags: number): number;
+  setpriority(which: number, who: number, priority: number): number;
+  errno(): number;
+  /** Where a typed array's memory begins. Only memory of an ArrayBuffer made as such stays where it is. */
+  address(memory: Uint8Array): bigint;
+}
+
+export const EINTR = 4;
+export const EAGAIN = 11;
+export const EACCES = 13;
+export const EPERM = 1;
+export const ENOBUFS = 105;
+
+const ARCHITECTURES = ['x64', 'arm64', 'riscv64', 'loong64'];
+
+/** The calls, or a sentence that says why they are not to be had here. */
+export function loadLinuxCalls(): LinuxCalls | string {
+  if (process.platform !== 'linux') return `the platform is ${process.platform}, not Linux`;
+  if (!ARCHITECTURES.includes(process.arch) || endianness() !== 'LE') return `the processor is ${process.arch}`;
+  try {
+    const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
+    const libc = koffi.load(null);
+    return {
+      socket: libc.func('int socket(int, int, int)'),
+      bind: libc.func('int bind(int, void *, uint32_t)'),
+      close: libc.func('int close(int)'),
+      setsockopt: libc.func('int setsockopt(int, int, int, void *, uint32_t)'),
+      getsockopt: libc.func('int getsockopt(int, int, int, void *, void *)'),
+      eventfd: libc.func('int eventfd(uint32_t, int)'),
+      read: libc.func('int64_t read(int, void *, uint64_t)'),
+      poll: libc.func('int poll(void *, uint64_t, int)'),
+      recvmmsg: libc.func('int recvmmsg(int, void *, uint32_t, int, void *)'),
+      sendmmsg: libc.func('int sendmmsg(int, void *, uint32_t, int)'),
+      setpriority: libc.func('int setpriority(int, uint32_t, int)'),
+      errno: () => koffi.errno(),
+      address: (memory) => koffi.address(memory),
+    };
+  } catch (error) {
+    return `koffi does not load: ${error instanceof Error ? error.message : String(error)}`;
+  }
+}
+
+/** `EADDRINUSE` and the like. */
+export function errorName(errno: number): string {
+  try {
+    return getSystemErrorName(-errno);
+  } catch {
+    return `errno ${errno}`;
+  }
+}
