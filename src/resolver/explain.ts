@@ -107,7 +107,7 @@ function zoneWords(zone: Zone, stale: boolean, now: BootMs): string[] {
 function locate(zone: Zone, labels: readonly string[]): Place | undefined {
   const [first = '', second = ''] = labels;
   const find = (label: string): Service | undefined => {
-    const owner = zone.labels.owner(label);
+    const owner = zone.names.labels.owner(label);
     const service = owner === undefined ? undefined : zone.catalog.services.get(owner);
     return service?.known ? service : undefined;
   };

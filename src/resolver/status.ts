@@ -46,7 +46,7 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
     },
     floor: [...zone.floors.keys()],
     rejected: zone.rejected.slice(0, SHOWN_REJECTIONS).map(({ where, reason }) => ({ where, reason })),
-    conflicts: zone.labels.conflicts(),
+    conflicts: zone.names.labels.conflicts(),
     checks: zone.probed > 0 || zone.config.check.type !== 'none' ? 'on' : 'off',
     softTtlMs: zone.config.softTtl,
   };
@@ -74,8 +74,8 @@ export function serviceStatus(zone: Zone): ServiceStatus[] {
 
 /** The label under which the service itself is answered (R22). */
 export function ownLabel(zone: Zone, service: Service): string | undefined {
-  const label = zone.labels.of(service.name);
-  return label !== undefined && zone.labels.owner(label) === service.name ? label : undefined;
+  const label = zone.names.labels.of(service.name);
+  return label !== undefined && zone.names.labels.owner(label) === service.name ? label : undefined;
 }
 
 function stands(row: CatalogRow): boolean {

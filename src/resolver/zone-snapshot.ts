@@ -64,7 +64,7 @@ interface SavedMeta {
 
 export function exportMeta(zone: Zone, now: Instant): SavedMeta {
   const kept: [string, WallMs][] = [];
-  for (const [address, until] of zone.kept.leaving()) kept.push([address, now.wall + (until - now.boot)]);
+  for (const [address, until] of zone.names.kept.leaving()) kept.push([address, now.wall + (until - now.boot)]);
   const { zoneTripped, zoneQuietSince } = zone.guard;
   return {
     wall: now.wall,
@@ -141,7 +141,7 @@ export function takeSnapshotIn(
     if (seed !== undefined && row.target !== undefined) verdicts.restore(row.target, seed, meta.wall, now);
   });
   for (const [address, until] of [...meta.kept].sort((a, b) => a[1] - b[1])) {
-    zone.keepTarget(address, now.boot + (until - now.wall));
+    zone.names.keep(address, now.boot + (until - now.wall));
   }
   return content.services.length - services.length;
 }

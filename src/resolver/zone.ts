@@ -2,13 +2,11 @@
  * One zone as a deterministic machine: registry reports, verdicts and time go in; names in the answer table,
  * probe targets and events come out. It decides by the catalog's guard, health's table and the floor, in that order.
  */
-import type { Ede, ServiceView, ZoneAnswerState, ZoneSpec } from '../answers/contract.js';
+import type { ZoneSpec } from '../answers/contract.js';
 import type { AnswerTable } from '../answers/table.js';
-import { ZoneAnswers } from '../answers/zone-answers.js';
 import { Catalog, type ListReport } from '../catalog/catalog.js';
 import { Guard, type GuardEvent } from '../catalog/guard.js';
 import { HeardClock } from '../catalog/heard-clock.js';
-import { Labels } from '../catalog/labels.js';
 import type { CatalogRow, Strength } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import { serviceSettings } from '../config/service-settings.js';
@@ -19,8 +17,8 @@ import type { VerdictStore } from '../health/verdicts.js';
 import type { Rejected, ReleaseMark, Report } from '../registry/registry.js';
 import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
 import type { Log } from './events.js';
-import { KeptTargets } from './kept-targets.js';
 import { describeAge, statusText } from './status-text.js';
+import { type Answering, ZoneNames } from './zone-names.js';
 
 /** A row with its place: what holds a probe target. */
 export interface Holder {
@@ -44,16 +42,10 @@ const FAIL_OPEN_MIN_MS: Ms = 60_000;
 const FAIL_OPEN_INTERVALS = 3;
 /** The guard's alarm sounds when it has held passing rows for so long (R9). */
 const ALARM_MS: Ms = 300_000;
-/** How long readers may go on with the answers of earlier settings after a reload. */
-const RETIRED_MS: Ms = 5_000;
-const EDE_STALE_ANSWER = 3;
 const EDE_STALE_NXDOMAIN = 19;
 
-interface Settings {
+interface Settings extends Answering {
   readonly check: CheckConfig;
-  readonly order: 'weighted' | 'stable';
-  readonly maxAnswers?: number;
-  readonly alias?: string;
 }
 
 function answerSpec(config: ZoneConfig, deps: ZoneDeps): ZoneSpec {
@@ -72,9 +64,8 @@ export class Zone {
   config: ZoneConfig;
   readonly guard: Guard;
   readonly catalog: Catalog;
-  readonly labels = new Labels();
-  readonly heardClock: HeardClock;
-  readonly kept: KeptTargets;
+  readonly names: ZoneNames;
+  readonly heardClock = new HeardClock();
   /** `none` until the first list or a snapshot. */
   source: 'registry' | 'snapshot' | 'none' = 'none';
   heard = false;
@@ -96,19 +87,12 @@ export class Zone {
   /** Release marks that were seen, with the wall time from which they count. */
   readonly releases = new Map<string, { readonly wall: WallMs; readonly counts: WallMs }>();
   #deps: ZoneDeps;
-  #answers: ZoneAnswers;
-  /** Answers under earlier settings, until every reader has the new ones. */
-  readonly #retired: { readonly answers: ZoneAnswers; readonly until: BootMs }[] = [];
-  readonly #status: number;
-  readonly #guardStatus: number;
   readonly #holders = new Map<CatalogRow, Holder>();
   readonly #settings = new Map<string, Settings>();
   #trusted = true;
   #answerableRows = 0;
   #worded = 0;
   #probed = 0;
-  #shown: ZoneAnswerState | undefined;
-  #shownEde = '';
   /** The moment being worked on; set by every entry point. */
   #now: Instant;
 
@@ -118,18 +102,18 @@ export class Zone {
     this.#now = now;
     this.heardSince = now;
     this.serial = Math.floor(now.wall / 1000);
-    this.heardClock = new HeardClock();
-    this.kept = new KeptTargets(config.keepTargets);
     this.guard = new Guard(config.guard);
     this.catalog = new Catalog(config.limits, this.guard, {
       added: (service, row) => this.#added(service, row, this.#now),
       removed: (service, row) => this.#removed(service, row, this.#now),
       strength: (service) => this.#strength(service),
     });
-    this.#answers = this.#newAnswers();
-    this.#status = deps.table.allocStatus();
-    this.#guardStatus = deps.table.allocStatus();
-    this.show(now);
+    this.names = new ZoneNames(deps.table, answerSpec(config, deps), config.keepTargets, {
+      answering: (service) => this.settings(service.name),
+      answerOf: (service, subset) => this.answerOf(service, subset).rows,
+      service: (name) => this.catalog.services.get(name),
+    });
+    this.#show(now);
   }
 
   /** What a registry said. */
@@ -142,14 +126,14 @@ export class Zone {
     } else {
       this.#listed(report, now);
     }
-    this.show(now);
+    this.#show(now);
   }
 
   /** R30: what was heard before the gap counts no more, until the registry speaks again. */
   clockGap(now: Instant): void {
     this.#now = now;
     this.#notHeard('the clocks parted', now);
-    this.show(now);
+    this.#show(now);
   }
 
   /** Verdicts on these rows changed. */
@@ -158,22 +142,19 @@ export class Zone {
     const touched = new Set<Service>();
     for (const { service } of rows) touched.add(service);
     this.#settle(touched, now);
-    this.show(now);
+    this.#show(now);
   }
 
   /** Runs the zone's own clocks: staleness, the guard's, kept targets. */
   tick(now: Instant): void {
     this.#now = now;
-    while (this.#retired[0] !== undefined && this.#retired[0].until <= now.boot)
-      this.#retired.shift()?.answers.dispose();
-    for (const address of this.kept.expire(now.boot)) this.#answers.removeTarget(address);
+    this.names.tick(now.boot);
     if (this.heard && this.heardClock.at(now.boot) >= this.guard.nextWake()) this.#settle(new Set(), now);
-    this.show(now);
+    this.#show(now);
   }
 
   nextWake(now: BootMs): BootMs {
-    const retired = this.#retired[0]?.until ?? Number.POSITIVE_INFINITY;
-    let next = Math.min(retired, this.kept.nextExpiry(), this.heardClock.bootAt(this.guard.nextWake(), now));
+    let next = Math.min(this.names.nextWake(), this.heardClock.bootAt(this.guard.nextWake(), now));
     if (this.lastConfirmed !== undefined) {
       const stale = this.lastConfirmed + this.config.softTtl;
       next = Math.min(next, now <= stale ? stale + 1 : now + describeAge(now - this.lastConfirmed).nextChange);
@@ -192,43 +173,28 @@ export class Zone {
     const events = this.guard.accept(service, Number.POSITIVE_INFINITY);
     const rows = events.reduce((sum, event) => sum + (event.kind === 'let go' ? event.rows.length : 0), 0);
     this.#settle(this.#take(events), now);
-    this.show(now);
+    this.#show(now);
     return rows;
   }
 
   /** New settings for the same zone; data, guard and verdicts stay (D32). */
   reconfigure(config: ZoneConfig, deps: ZoneDeps, now: Instant): void {
     this.#now = now;
-    const sameAnswers =
-      JSON.stringify(answerSpec(config, deps)) === JSON.stringify(answerSpec(this.config, this.#deps));
     this.config = config;
     this.#deps = deps;
     this.#settings.clear();
     this.guard.configure(config.guard);
     this.catalog.configure(config.limits);
-    this.kept.configure(config.keepTargets);
     for (const service of this.catalog.services.values()) this.#retarget(service, now);
-    if (!sameAnswers) {
-      this.#retired.push({ answers: this.#answers, until: now.boot + RETIRED_MS });
-      this.#answers = this.#newAnswers();
-      this.#shown = undefined;
-      for (const address of this.kept.addresses()) this.#answers.putTarget(address, this.#status);
-    }
+    this.names.reconfigure(answerSpec(config, deps), config.keepTargets, now.boot);
     this.#settle(new Set(this.catalog.services.values()), now);
-    this.show(now);
-  }
-
-  #newAnswers(): ZoneAnswers {
-    return new ZoneAnswers(this.#deps.table, this.#deps.table.allocZone(), answerSpec(this.config, this.#deps));
+    this.#show(now);
   }
 
   dispose(now: Instant): void {
     this.#now = now;
     for (const holder of [...this.#holders.values()]) this.#removed(holder.service, holder.row, now);
-    for (const { answers } of this.#retired.splice(0)) answers.dispose();
-    this.#answers.dispose();
-    this.#deps.table.freeStatus(this.#status);
-    this.#deps.table.freeStatus(this.#guardStatus);
+    this.names.dispose();
   }
 
   /** Takes in what a snapshot had (R29). `trusted` false: the first believable list replaces it without a guard. */
@@ -245,12 +211,7 @@ export class Zone {
     }
     this.#settle(new Set(services), now);
     this.unsaved.clear();
-    this.show(now);
-  }
-
-  /** R23, from a snapshot: the address keeps its name until then. */
-  keepTarget(address: string, until: BootMs): void {
-    if (this.kept.restore(address, until)) this.#answers.putTarget(address, this.#status);
+    this.#show(now);
   }
 
   settings(name: string): Settings {
@@ -497,43 +458,7 @@ export class Zone {
       }
     }
     if (changed) this.#bump(now);
-    if (!service.known) {
-      this.#unname(service);
-      return;
-    }
-    const had = this.labels.of(service.name);
-    const label = this.labels.add(service.name, this.settings(service.name).alias);
-    if (had !== undefined && had !== label) this.#publishOwner(had);
-    if (label !== undefined && this.labels.owner(label) === service.name) {
-      this.#answers.putService(this.#view(service, label, rows));
-    }
-  }
-
-  #view(service: Service, label: string, rows: readonly CatalogRow[]): ServiceView {
-    const { order, maxAnswers } = this.settings(service.name);
-    const guarded = rows.some((row) => row.hold !== undefined);
-    return {
-      label,
-      rows,
-      answer: (subset) => this.answerOf(service, subset as readonly CatalogRow[]).rows,
-      order,
-      ...(maxAnswers === undefined ? {} : { maxAnswers }),
-      status: guarded ? this.#guardStatus : this.#status,
-    };
-  }
-
-  /** Gives the service's label back (R22). */
-  #unname(service: Service): void {
-    const label = this.labels.remove(service.name);
-    if (label !== undefined) this.#publishOwner(label);
-  }
-
-  /** A label may have changed hands: its present owner is answered under it, or nobody. */
-  #publishOwner(label: string): void {
-    const owner = this.labels.owner(label);
-    const service = owner === undefined ? undefined : this.catalog.services.get(owner);
-    if (service?.known) this.#answers.putService(this.#view(service, label, service.standing()));
-    else this.#answers.removeService(label);
+    this.names.publish(service);
   }
 
   #forget(service: Service): void {
@@ -543,14 +468,14 @@ export class Zone {
     this.floors.delete(service.name);
     this.#settings.delete(service.name);
     this.unsaved.add(service.name);
-    this.#unname(service);
+    this.names.forget(service);
   }
 
   #added(service: Service, row: CatalogRow, now: Instant): void {
     const holder: Holder = { zone: this, service, row };
     this.#holders.set(row, holder);
     this.#aim(holder, now);
-    if (this.kept.hold(row.address)) this.#answers.putTarget(row.address, this.#status);
+    this.names.hold(row.address);
   }
 
   #removed(service: Service, row: CatalogRow, now: Instant): void {
@@ -560,7 +485,7 @@ export class Zone {
     if (row.answered) this.answeredRows--;
     if (row.target !== undefined && this.#deps.targets.drop(row.target, holder))
       this.#deps.verdicts.release(row.target, now.boot);
-    this.kept.drop(row.address, now.boot);
+    this.names.kept.drop(row.address, now.boot);
     this.unsaved.add(service.name);
   }
 
@@ -606,29 +531,20 @@ export class Zone {
   }
 
   /** Brings what the zone as a whole answers with up to date: staleness, negative EDE, serial, status text. */
-  show(now: Instant): void {
+  #show(now: Instant): void {
     const stale = this.isStale(now.boot);
     const age =
       this.lastConfirmed === undefined ? undefined : describeAge(Math.max(0, now.boot - this.lastConfirmed)).text;
-    const staleText = `stale${age === undefined ? '' : ` ${age}`}`;
-    const plain: Ede | undefined = stale ? { code: EDE_STALE_ANSWER, text: staleText } : undefined;
-    const guarded: Ede = { code: EDE_STALE_ANSWER, text: stale ? `guard, ${staleText}` : 'guard' };
-    const ede = `${plain?.text}|${guarded.text}`;
-    if (ede !== this.#shownEde) {
-      this.#shownEde = ede;
-      this.#deps.table.setStatus(this.#status, plain);
-      this.#deps.table.setStatus(this.#guardStatus, guarded);
-    }
     this.#sound(now);
-    const state: ZoneAnswerState = {
-      synced: this.source !== 'none',
-      ...(this.heard ? {} : { negative: { code: EDE_STALE_NXDOMAIN, text: 'registry not heard' } }),
-      serial: this.serial,
-      statusText: statusText(this, stale),
-    };
-    if (JSON.stringify(state) === JSON.stringify(this.#shown)) return;
-    this.#shown = state;
-    this.#answers.setState(state);
+    this.names.show(
+      {
+        synced: this.source !== 'none',
+        ...(this.heard ? {} : { negative: { code: EDE_STALE_NXDOMAIN, text: 'registry not heard' } }),
+        serial: this.serial,
+        statusText: statusText(this, stale),
+      },
+      stale ? `stale${age === undefined ? '' : ` ${age}`}` : undefined,
+    );
   }
 
   /** R9: the guard's alarm sounds only when it has held passing rows for five minutes of heard time. */

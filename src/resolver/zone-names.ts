@@ -1,0 +1,144 @@
+/** A zone's names in the answer table: which service is answered under which label, and with which EDE. */
+import type { Ede, ZoneAnswerState, ZoneSpec } from '../answers/contract.js';
+import type { AnswerTable } from '../answers/table.js';
+import { ZoneAnswers } from '../answers/zone-answers.js';
+import { Labels } from '../catalog/labels.js';
+import type { CatalogRow } from '../catalog/row.js';
+import type { Service } from '../catalog/service.js';
+import type { BootMs, Ms } from '../system/clock.js';
+import { KeptTargets } from './kept-targets.js';
+
+/** How long readers may go on with the answers of earlier settings after a reload. */
+const RETIRED_MS: Ms = 5_000;
+const EDE_STALE_ANSWER = 3;
+
+/** How one service is answered. */
+export interface Answering {
+  readonly order: 'weighted' | 'stable';
+  readonly maxAnswers?: number;
+  readonly alias?: string;
+}
+
+export interface NamesSource {
+  answering(service: Service): Answering;
+  /** The rows to answer out of a narrowed set. */
+  answerOf(service: Service, subset: readonly CatalogRow[]): readonly CatalogRow[];
+  service(name: string): Service | undefined;
+}
+
+export class ZoneNames {
+  readonly labels = new Labels();
+  readonly kept: KeptTargets;
+  readonly #source: NamesSource;
+  readonly #table: AnswerTable;
+  readonly #plain: number;
+  readonly #guarded: number;
+  #spec: ZoneSpec;
+  #answers: ZoneAnswers;
+  /** Answers under earlier settings, until every reader has the new ones. */
+  readonly #retired: { readonly answers: ZoneAnswers; readonly until: BootMs }[] = [];
+  #state = '';
+  #ede = '';
+
+  constructor(table: AnswerTable, spec: ZoneSpec, keepTargets: Ms, source: NamesSource) {
+    this.#table = table;
+    this.#spec = spec;
+    this.#source = source;
+    this.kept = new KeptTargets(keepTargets);
+    this.#answers = new ZoneAnswers(table, table.allocZone(), spec);
+    this.#plain = table.allocStatus();
+    this.#guarded = table.allocStatus();
+  }
+
+  /** Answers the service under its label, if it is its own (R22); takes the name away from one that is not known. */
+  publish(service: Service): void {
+    if (!service.known) {
+      this.forget(service);
+      return;
+    }
+    const had = this.labels.of(service.name);
+    const label = this.labels.add(service.name, this.#source.answering(service).alias);
+    if (had !== undefined && had !== label) this.#publishOwner(had);
+    if (label !== undefined && this.labels.owner(label) === service.name) this.#put(service, label);
+  }
+
+  /** Gives the service's label back (R22). */
+  forget(service: Service): void {
+    const label = this.labels.remove(service.name);
+    if (label !== undefined) this.#publishOwner(label);
+  }
+
+  /** A row has the address (R23). */
+  hold(address: string): void {
+    if (this.kept.hold(address)) this.#answers.putTarget(address, this.#plain);
+  }
+
+  /** From a snapshot: the address keeps its name until then (R23). */
+  keep(address: string, until: BootMs): void {
+    if (this.kept.restore(address, until)) this.#answers.putTarget(address, this.#plain);
+  }
+
+  /** What the zone as a whole answers with. `stale`: the EDE text of stale answers; undefined while fresh. */
+  show(state: ZoneAnswerState, stale: string | undefined): void {
+    const plain: Ede | undefined = stale === undefined ? undefined : { code: EDE_STALE_ANSWER, text: stale };
+    const guarded: Ede = { code: EDE_STALE_ANSWER, text: stale === undefined ? 'guard' : `guard, ${stale}` };
+    const ede = `${plain?.text}|${guarded.text}`;
+    if (ede !== this.#ede) {
+      this.#ede = ede;
+      this.#table.setStatus(this.#plain, plain);
+      this.#table.setStatus(this.#guarded, guarded);
+    }
+    const text = JSON.stringify(state);
+    if (text === this.#state) return;
+    this.#state = text;
+    this.#answers.setState(state);
+  }
+
+  /** New facts of the zone. The caller publishes every service and shows the state again. */
+  reconfigure(spec: ZoneSpec, keepTargets: Ms, now: BootMs): void {
+    this.kept.configure(keepTargets);
+    if (JSON.stringify(spec) === JSON.stringify(this.#spec)) return;
+    this.#spec = spec;
+    this.#retired.push({ answers: this.#answers, until: now + RETIRED_MS });
+    this.#answers = new ZoneAnswers(this.#table, this.#table.allocZone(), spec);
+    this.#state = '';
+    for (const address of this.kept.addresses()) this.#answers.putTarget(address, this.#plain);
+  }
+
+  tick(now: BootMs): void {
+    while (this.#retired[0] !== undefined && this.#retired[0].until <= now) this.#retired.shift()!.answers.dispose();
+    for (const address of this.kept.expire(now)) this.#answers.removeTarget(address);
+  }
+
+  nextWake(): BootMs {
+    return Math.min(this.#retired[0]?.until ?? Number.POSITIVE_INFINITY, this.kept.nextExpiry());
+  }
+
+  dispose(): void {
+    for (const { answers } of this.#retired.splice(0)) answers.dispose();
+    this.#answers.dispose();
+    this.#table.freeStatus(this.#plain);
+    this.#table.freeStatus(this.#guarded);
+  }
+
+  /** A label may have changed hands: its present owner is answered under it, or nobody. */
+  #publishOwner(label: string): void {
+    const owner = this.labels.owner(label);
+    const service = owner === undefined ? undefined : this.#source.service(owner);
+    if (service?.known) this.#put(service, label);
+    else this.#answers.removeService(label);
+  }
+
+  #put(service: Service, label: string): void {
+    const { order, maxAnswers } = this.#source.answering(service);
+    const rows = service.standing();
+    this.#answers.putService({
+      label,
+      rows,
+      answer: (subset) => this.#source.answerOf(service, subset as readonly CatalogRow[]),
+      order,
+      ...(maxAnswers === undefined ? {} : { maxAnswers }),
+      status: rows.some((row) => row.hold !== undefined) ? this.#guarded : this.#plain,
+    });
+  }
+}
