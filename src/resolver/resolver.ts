@@ -17,7 +17,8 @@ import { explain } from './explain.js';
 export type { Log, ResolverEvents } from './events.js';
 
 import { serviceStatus, zoneStatus } from './status.js';
-import { type Holder, Zone, type ZoneDeps } from './zone.js';
+import { Zone, type ZoneDeps } from './zone.js';
+import type { Holder } from './zone-probes.js';
 import { exportMeta, exportService, type SnapshotContent, takeSnapshotIn } from './zone-snapshot.js';
 
 export interface ResolverOptions {
@@ -36,7 +37,7 @@ export class Resolver {
   readonly table: AnswerTable;
   readonly verdicts = new VerdictStore();
   readonly #zones = new Map<string, Zone>();
-  readonly #targets = new TargetSet<Holder>();
+  readonly #targets = new TargetSet<Holder<Zone>>();
   readonly #events: ResolverEvents;
   #config: Config;
 
@@ -55,7 +56,7 @@ export class Resolver {
 
   /** Facts from the prober, in any order; older than what is known are ignored. */
   results(results: readonly ProbeResult[], now: Instant): void {
-    const changed = new Map<Zone, Set<Holder>>();
+    const changed = new Map<Zone, Set<Holder<Zone>>>();
     for (const result of results) {
       const fresh =
         result.failure !== undefined &&
@@ -69,7 +70,7 @@ export class Resolver {
 
   /** Runs every clock that is due: staleness, guard, verdict ages, kept targets. */
   tick(now: Instant): void {
-    const changed = new Map<Zone, Set<Holder>>();
+    const changed = new Map<Zone, Set<Holder<Zone>>>();
     for (const key of this.verdicts.expire(now.boot)) this.#collect(key, changed);
     for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
     for (const zone of this.#zones.values()) zone.tick(now);
@@ -186,7 +187,7 @@ export class Resolver {
     return this.#targets.size;
   }
 
-  #collect(key: string, into: Map<Zone, Set<Holder>>): void {
+  #collect(key: string, into: Map<Zone, Set<Holder<Zone>>>): void {
     for (const holder of this.#targets.holders(key)) {
       const holders = into.get(holder.zone) ?? new Set();
       holders.add(holder);

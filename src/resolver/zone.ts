@@ -9,28 +9,21 @@ import { Guard, type GuardEvent } from '../catalog/guard.js';
 import { HeardClock } from '../catalog/heard-clock.js';
 import type { CatalogRow, Strength } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
-import { serviceSettings } from '../config/service-settings.js';
-import type { CheckConfig, ZoneConfig } from '../config/types.js';
+import type { ZoneConfig } from '../config/types.js';
 import { type Floored, type FloorStep, floor, judge } from '../health/floor.js';
-import { type TargetSet, targetOf } from '../health/targets.js';
+import type { TargetSet } from '../health/targets.js';
 import type { VerdictStore } from '../health/verdicts.js';
 import type { Rejected, ReleaseMark, Report } from '../registry/registry.js';
 import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
 import type { Log } from './events.js';
 import { describeAge, statusText } from './status-text.js';
-import { type Answering, ZoneNames } from './zone-names.js';
-
-/** A row with its place: what holds a probe target. */
-export interface Holder {
-  readonly zone: Zone;
-  readonly service: Service;
-  readonly row: CatalogRow;
-}
+import { ZoneNames } from './zone-names.js';
+import { type Holder, ZoneProbes } from './zone-probes.js';
 
 export interface ZoneDeps {
   readonly table: AnswerTable;
   readonly verdicts: VerdictStore;
-  readonly targets: TargetSet<Holder>;
+  readonly targets: TargetSet<Holder<Zone>>;
   readonly log: Log;
   /** Indexes of the listen addresses on which the zone exists; absent: all. */
   readonly listen: readonly number[] | undefined;
@@ -43,10 +36,6 @@ const FAIL_OPEN_INTERVALS = 3;
 /** The guard's alarm sounds when it has held passing rows for so long (R9). */
 const ALARM_MS: Ms = 300_000;
 const EDE_STALE_NXDOMAIN = 19;
-
-interface Settings extends Answering {
-  readonly check: CheckConfig;
-}
 
 function answerSpec(config: ZoneConfig, deps: ZoneDeps): ZoneSpec {
   return {
@@ -65,6 +54,7 @@ export class Zone {
   readonly guard: Guard;
   readonly catalog: Catalog;
   readonly names: ZoneNames;
+  readonly probes: ZoneProbes<Zone>;
   readonly heardClock = new HeardClock();
   /** `none` until the first list or a snapshot. */
   source: 'registry' | 'snapshot' | 'none' = 'none';
@@ -87,8 +77,6 @@ export class Zone {
   /** Release marks that were seen, with the wall time from which they count. */
   readonly releases = new Map<string, { readonly wall: WallMs; readonly counts: WallMs }>();
   #deps: ZoneDeps;
-  readonly #holders = new Map<CatalogRow, Holder>();
-  readonly #settings = new Map<string, Settings>();
   #trusted = true;
   #answerableRows = 0;
   #worded = 0;
@@ -102,6 +90,7 @@ export class Zone {
     this.#now = now;
     this.heardSince = now;
     this.serial = Math.floor(now.wall / 1000);
+    this.probes = new ZoneProbes<Zone>(this, config, deps.verdicts, deps.targets);
     this.guard = new Guard(config.guard);
     this.catalog = new Catalog(config.limits, this.guard, {
       added: (service, row) => this.#added(service, row, this.#now),
@@ -109,7 +98,7 @@ export class Zone {
       strength: (service) => this.#strength(service),
     });
     this.names = new ZoneNames(deps.table, answerSpec(config, deps), config.keepTargets, {
-      answering: (service) => this.settings(service.name),
+      answering: (service) => this.probes.settings(service),
       answerOf: (service, subset) => this.answerOf(service, subset).rows,
       service: (name) => this.catalog.services.get(name),
     });
@@ -137,7 +126,7 @@ export class Zone {
   }
 
   /** Verdicts on these rows changed. */
-  verdictsChanged(rows: Iterable<Holder>, now: Instant): void {
+  verdictsChanged(rows: Iterable<Holder<Zone>>, now: Instant): void {
     this.#now = now;
     const touched = new Set<Service>();
     for (const { service } of rows) touched.add(service);
@@ -182,10 +171,10 @@ export class Zone {
     this.#now = now;
     this.config = config;
     this.#deps = deps;
-    this.#settings.clear();
+    this.probes.configure(config);
     this.guard.configure(config.guard);
     this.catalog.configure(config.limits);
-    for (const service of this.catalog.services.values()) this.#retarget(service, now);
+    for (const service of this.catalog.services.values()) this.probes.aim(service, now.boot);
     this.names.reconfigure(answerSpec(config, deps), config.keepTargets, now.boot);
     this.#settle(new Set(this.catalog.services.values()), now);
     this.#show(now);
@@ -193,7 +182,7 @@ export class Zone {
 
   dispose(now: Instant): void {
     this.#now = now;
-    for (const holder of [...this.#holders.values()]) this.#removed(holder.service, holder.row, now);
+    this.probes.dispose(now.boot);
     this.names.dispose();
   }
 
@@ -214,35 +203,11 @@ export class Zone {
     this.#show(now);
   }
 
-  settings(name: string): Settings {
-    let settings = this.#settings.get(name);
-    if (settings === undefined) {
-      const local = serviceSettings(this.config.services, name);
-      const listed = this.catalog.services.get(name)?.check;
-      const maxAnswers = local.maxAnswers ?? this.config.maxAnswers;
-      settings = {
-        check: { ...this.config.check, ...listed, ...local.check },
-        order: local.order ?? this.config.order,
-        ...(maxAnswers === undefined ? {} : { maxAnswers }),
-        ...(local.alias === undefined ? {} : { alias: local.alias }),
-      };
-      this.#settings.set(name, settings);
-    }
-    return settings;
-  }
-
-  lastSuccess = (row: CatalogRow): BootMs | undefined =>
-    row.target === undefined ? undefined : this.#deps.verdicts.lastSuccess(row.target);
-
   /** The rows to answer out of a set of a service's rows: what R10 and R12 left, or the floor (R11). */
   answerOf(service: Service, subset: readonly CatalogRow[]): Floored {
-    const interval = this.settings(service.name).check.interval;
-    const window = Math.max(
-      this.settings(service.name).check.failOpenWindow,
-      FAIL_OPEN_MIN_MS,
-      FAIL_OPEN_INTERVALS * interval,
-    );
-    return floor(subset, window, this.#newestSuccess(service), this.lastSuccess);
+    const { failOpenWindow, interval } = this.probes.settings(service).check;
+    const window = Math.max(failOpenWindow, FAIL_OPEN_MIN_MS, FAIL_OPEN_INTERVALS * interval);
+    return floor(subset, window, this.#newestSuccess(service), this.probes.lastSuccess);
   }
 
   isStale(now: BootMs): boolean {
@@ -275,7 +240,6 @@ export class Zone {
     const first = this.source === 'none';
     if (newEpoch)
       this.#deps.log('warn', 'epoch-changed', { zone: this.config.name, from: this.epoch, to: report.epoch });
-    this.#settings.clear();
     const touched = this.catalog.apply(report, {
       heard: this.heardClock.at(now.boot),
       wall: now.wall,
@@ -284,7 +248,7 @@ export class Zone {
       newEpoch,
       removals,
     });
-    for (const service of touched) this.#retarget(service, now);
+    for (const service of touched) this.probes.aim(service, now.boot);
     this.source = 'registry';
     this.#trusted = true;
     this.epoch = report.epoch;
@@ -394,20 +358,10 @@ export class Zone {
     let worded = 0;
     let probed = 0;
     for (const row of service.rows.values()) {
-      if (row.target === undefined) {
-        row.column = 'no-word';
-        row.hard = false;
-        row.longDead = false;
-        continue;
-      }
-      const verdict = this.#deps.verdicts.get(row.target);
-      row.column = verdict.column;
-      row.hard = verdict.hard;
-      row.longDead = verdict.longDead;
-      probed++;
-      if (verdict.column !== 'no-word') worded++;
+      if (row.target !== undefined) probed++;
+      if (this.probes.read(row)) worded++;
     }
-    judge(service.rows.values(), this.settings(service.name).check.softCap, this.lastSuccess);
+    judge(service.rows.values(), this.probes.settings(service).check.softCap, this.probes.lastSuccess);
     let answerable = 0;
     for (const row of service.rows.values()) if (row.answerable) answerable++;
     this.#answerableRows += answerable - service.answerable;
@@ -430,7 +384,7 @@ export class Zone {
   #newestSuccess(service: Service): BootMs | undefined {
     let newest: BootMs | undefined;
     for (const row of service.rows.values()) {
-      const at = this.lastSuccess(row);
+      const at = this.probes.lastSuccess(row);
       if (at !== undefined && (newest === undefined || at > newest)) newest = at;
     }
     return newest;
@@ -466,59 +420,25 @@ export class Zone {
     this.#worded -= service.worded;
     this.#probed -= service.probed;
     this.floors.delete(service.name);
-    this.#settings.delete(service.name);
+    this.probes.forget(service);
     this.unsaved.add(service.name);
     this.names.forget(service);
   }
 
   #added(service: Service, row: CatalogRow, now: Instant): void {
-    const holder: Holder = { zone: this, service, row };
-    this.#holders.set(row, holder);
-    this.#aim(holder, now);
+    this.probes.add(service, row, now.boot);
     this.names.hold(row.address);
   }
 
   #removed(service: Service, row: CatalogRow, now: Instant): void {
-    const holder = this.#holders.get(row);
-    if (holder === undefined) return;
-    this.#holders.delete(row);
-    if (row.answered) this.answeredRows--;
-    if (row.target !== undefined && this.#deps.targets.drop(row.target, holder))
-      this.#deps.verdicts.release(row.target, now.boot);
+    this.probes.remove(row, now.boot);
     this.names.kept.drop(row.address, now.boot);
+    if (row.answered) this.answeredRows--;
     this.unsaved.add(service.name);
   }
 
-  /** Points the row's probe at what its check now says; a changed check inherits the verdict (R13). */
-  #aim(holder: Holder, now: Instant): void {
-    const { service, row } = holder;
-    const check = this.settings(service.name).check;
-    const target = targetOf(row, check);
-    const before = row.target;
-    if (target !== undefined) {
-      this.#deps.targets.hold(target, holder);
-      if (target.key !== before) {
-        this.#deps.verdicts.retain(target.key, check, now.boot);
-        if (before !== undefined) this.#deps.verdicts.inherit(before, target.key, now.boot);
-      }
-    }
-    if (before !== undefined && before !== target?.key) {
-      if (this.#deps.targets.drop(before, holder)) this.#deps.verdicts.release(before, now.boot);
-    }
-    if (target === undefined) delete row.target;
-    else row.target = target.key;
-  }
-
-  #retarget(service: Service, now: Instant): void {
-    this.#settings.delete(service.name);
-    for (const row of service.rows.values()) {
-      const holder = this.#holders.get(row);
-      if (holder !== undefined) this.#aim(holder, now);
-    }
-  }
-
   /** R13: newly added while others of the service are answered, and without a result so far. */
-  isFresh(holder: Holder): boolean {
+  isFresh(holder: Holder<Zone>): boolean {
     const { service, row } = holder;
     if (row.addedAt === Number.NEGATIVE_INFINITY) return false;
     for (const other of service.rows.values()) if (other !== row && other.answered) return true;

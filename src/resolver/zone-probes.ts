@@ -1,0 +1,123 @@
+/** Which rows of a zone are probed, and how: settings by service, and the hold of each row on its target (R13, R17). */
+import type { CatalogRow } from '../catalog/row.js';
+import type { Service } from '../catalog/service.js';
+import { serviceSettings } from '../config/service-settings.js';
+import type { CheckConfig, ZoneConfig } from '../config/types.js';
+import { type TargetSet, targetOf } from '../health/targets.js';
+import type { VerdictStore } from '../health/verdicts.js';
+import type { BootMs } from '../system/clock.js';
+import type { Answering } from './zone-names.js';
+
+/** A row with its place: what holds a probe target. */
+export interface Holder<Zone> {
+  readonly zone: Zone;
+  readonly service: Service;
+  readonly row: CatalogRow;
+}
+
+/** What holds for one service: the zone's settings, the registry's word, and local settings, in rising order. */
+export interface Settings extends Answering {
+  readonly check: CheckConfig;
+}
+
+export class ZoneProbes<Zone> {
+  readonly #zone: Zone;
+  readonly #verdicts: VerdictStore;
+  readonly #targets: TargetSet<Holder<Zone>>;
+  readonly #holders = new Map<CatalogRow, Holder<Zone>>();
+  readonly #settings = new Map<string, Settings>();
+  #config: ZoneConfig;
+
+  constructor(zone: Zone, config: ZoneConfig, verdicts: VerdictStore, targets: TargetSet<Holder<Zone>>) {
+    this.#zone = zone;
+    this.#config = config;
+    this.#verdicts = verdicts;
+    this.#targets = targets;
+  }
+
+  /** The caller aims every service again. */
+  configure(config: ZoneConfig): void {
+    this.#config = config;
+    this.#settings.clear();
+  }
+
+  settings(service: Service): Settings {
+    let settings = this.#settings.get(service.name);
+    if (settings === undefined) {
+      const local = serviceSettings(this.#config.services, service.name);
+      const maxAnswers = local.maxAnswers ?? this.#config.maxAnswers;
+      settings = {
+        check: { ...this.#config.check, ...service.check, ...local.check },
+        order: local.order ?? this.#config.order,
+        ...(maxAnswers === undefined ? {} : { maxAnswers }),
+        ...(local.alias === undefined ? {} : { alias: local.alias }),
+      };
+      this.#settings.set(service.name, settings);
+    }
+    return settings;
+  }
+
+  /** The service's check may have changed: its rows are probed as it now says. */
+  aim(service: Service, now: BootMs): void {
+    this.#settings.delete(service.name);
+    for (const row of service.rows.values()) {
+      const holder = this.#holders.get(row);
+      if (holder !== undefined) this.#aim(holder, now);
+    }
+  }
+
+  add(service: Service, row: CatalogRow, now: BootMs): void {
+    const holder: Holder<Zone> = { zone: this.#zone, service, row };
+    this.#holders.set(row, holder);
+    this.#aim(holder, now);
+  }
+
+  remove(row: CatalogRow, now: BootMs): void {
+    const holder = this.#holders.get(row);
+    if (holder === undefined) return;
+    this.#holders.delete(row);
+    if (row.target !== undefined) this.#drop(row.target, holder, now);
+  }
+
+  forget(service: Service): void {
+    this.#settings.delete(service.name);
+  }
+
+  dispose(now: BootMs): void {
+    for (const row of [...this.#holders.keys()]) this.remove(row, now);
+  }
+
+  lastSuccess = (row: CatalogRow): BootMs | undefined =>
+    row.target === undefined ? undefined : this.#verdicts.lastSuccess(row.target);
+
+  /** Writes the verdict on the row. Returns whether there is a word. */
+  read(row: CatalogRow): boolean {
+    const verdict = row.target === undefined ? undefined : this.#verdicts.get(row.target);
+    row.column = verdict?.column ?? 'no-word';
+    row.hard = verdict?.hard ?? false;
+    row.longDead = verdict?.longDead ?? false;
+    return row.column !== 'no-word';
+  }
+
+  /** A changed check inherits the verdict (R13). */
+  #aim(holder: Holder<Zone>, now: BootMs): void {
+    const { service, row } = holder;
+    const check = this.settings(service).check;
+    const target = targetOf(row, check);
+    const before = row.target;
+    if (target !== undefined) {
+      this.#targets.hold(target, holder);
+      if (target.key !== before) {
+        this.#verdicts.retain(target.key, check, now);
+        if (before !== undefined) this.#verdicts.inherit(before, target.key, now);
+      }
+    }
+    if (before !== undefined && before !== target?.key) this.#drop(before, holder, now);
+    if (target === undefined) delete row.target;
+    else row.target = target.key;
+  }
+
+  #drop(key: string, holder: Holder<Zone>, now: BootMs): void {
+    if (this.#targets.drop(key, holder)) this.#verdicts.release(key, now);
+  }
+}
