@@ -1,0 +1,38 @@
+/** Waiting for what may never end: a read of a frozen disk, a registry that accepts and says nothing. */
+import type { Ms } from '../system/clock.js';
+
+/** What `OneFlight.run` returns when the wait was over first. */
+export const LATE = Symbol('late');
+
+/**
+ * One operation at a time, each waited for only so long. An operation that is late goes on alone: its result is
+ * dropped and none other starts before it has ended, so that a frozen disk costs one thread and no more.
+ */
+export class OneFlight {
+  #pending: Promise<void> | undefined;
+
+  /** Starts `operation` and waits at most `ms`. Its signal is aborted when it is late. Rejects as `operation` does. */
+  async run<T>(operation: (signal: AbortSignal) => Promise<T>, ms: Ms): Promise<T | typeof LATE> {
+    const abort = new AbortController();
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<typeof LATE>((resolve) => {
+      timer = setTimeout(resolve, ms, LATE);
+    });
+    try {
+      if (this.#pending !== undefined && (await Promise.race([this.#pending, late])) === LATE) return LATE;
+      const flight = operation(abort.signal);
+      const ended = flight.then(
+        () => undefined,
+        () => undefined,
+      );
+      this.#pending = ended;
+      void ended.then(() => {
+        if (this.#pending === ended) this.#pending = undefined;
+      });
+      return await Promise.race([flight, late]);
+    } finally {
+      clearTimeout(timer);
+      abort.abort();
+    }
+  }
+}

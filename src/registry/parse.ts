@@ -1,0 +1,61 @@
+/** Bytes of a registry file to its contents; large ones in a thread of their own, so that no other zone waits. */
+import { Worker } from 'node:worker_threads';
+import type { Ms } from '../system/clock.js';
+import { type ReadOptions, type ReadResult, readServicesFile } from './services-file.js';
+import { parseJson } from './tree.js';
+
+export interface ParseJob {
+  readonly format: 'yaml' | 'json';
+  readonly bytes: Uint8Array;
+  readonly options: ReadOptions;
+}
+
+/** Larger bodies (bytes) are parsed in another thread: they take more than some 100 ms. */
+const INLINE_BYTES = { yaml: 128 * 1024, json: 2 * 1024 * 1024 };
+const PARSE_DEADLINE_MS: Ms = 120_000;
+/** YAML needs some 10 kB an endpoint while it is parsed. */
+const PARSE_HEAP_MB = 3072;
+
+/** Never rejects. */
+export function parseServices(job: ParseJob): Promise<ReadResult> {
+  return job.bytes.length > INLINE_BYTES[job.format] ? parseElsewhere(job) : parseHere(job);
+}
+
+/** Parses in this thread. Never rejects. */
+export async function parseHere({ format, bytes, options }: ParseJob): Promise<ReadResult> {
+  const fault = (reason: string, line?: number): ReadResult => {
+    return { ok: false, reason: `${options.file}${line === undefined ? '' : `:${line}`}: ${reason}` };
+  };
+  if (bytes.length === 0) return fault('empty (0 bytes); `services: {}` says that there are none', 1);
+  let text: string;
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    return fault('not UTF-8 text');
+  }
+  const tree = format === 'json' ? parseJson(text) : (await import('./yaml-tree.js')).parseYaml(text);
+  return tree.ok ? readServicesFile(tree.root, options) : fault(tree.reason, tree.line);
+}
+
+function parseElsewhere(job: ParseJob): Promise<ReadResult> {
+  const { file } = job.options;
+  return new Promise((resolve) => {
+    const worker = new Worker(new URL('./parse-worker.js', import.meta.url), {
+      workerData: job,
+      resourceLimits: { maxOldGenerationSizeMb: PARSE_HEAP_MB },
+    });
+    const end = (result: ReadResult): void => {
+      clearTimeout(timer);
+      resolve(result);
+      void worker.terminate();
+    };
+    const fail = (reason: string): void => end({ ok: false, reason: `${file}: ${reason}` });
+    const hint = job.format === 'yaml' ? '; the same as JSON is read a hundred times faster' : '';
+    const timer = setTimeout(() => fail(`not parsed within ${PARSE_DEADLINE_MS / 1000} s${hint}`), PARSE_DEADLINE_MS);
+    worker.once('message', (result: ReadResult) => end(result));
+    worker.once('error', (error: NodeJS.ErrnoException) => {
+      fail(error.code === 'ERR_WORKER_OUT_OF_MEMORY' ? `too large to parse${hint}` : `not parsed: ${error.message}`);
+    });
+    worker.once('exit', () => fail('not parsed: the parser stopped'));
+  });
+}

@@ -1,0 +1,233 @@
+/**
+ * The format of the file registry:
+ *
+ *     services:
+ *       NAME:
+ *         portName, protocol, priority, weight   (for all its endpoints)
+ *         check: { type, port, path, status }
+ *         endpoints:
+ *           - { id, address, port | ports: {portName: port}, protocol, portName, priority, weight, tags, zone, state }
+ *     release: { NAME | "*": ISO time }          (R9)
+ *
+ * The same in JSON; JSON is read a hundred times faster, at the price of line numbers in what is reported.
+ * `services: {}` says that there are none. Keys that begin with `x-` are ignored, other unknown ones are reported.
+ */
+import type { Cidr, LimitsConfig } from '../config/types.js';
+import { type Defaults, ENDPOINT_KEYS, quote, readDefaults, readRows, SERVICE_KEYS } from './endpoint.js';
+import { readCheck } from './listed-check.js';
+import { Notes } from './notes.js';
+import type { ListedCheck, Listing, Rejected, ReleaseMark, Row } from './registry.js';
+import { AddressPolicy, collapseRows } from './rows.js';
+import { entriesOf, Pairs } from './tree.js';
+
+export interface ReadOptions {
+  /** Its name in what is reported. */
+  readonly file: string;
+  readonly allowAddresses: readonly Cidr[];
+  readonly limits: LimitsConfig;
+}
+
+/** What one file says. Plain data: it may come from another thread. */
+export interface FileContents {
+  readonly services: readonly Listing[];
+  readonly releases: readonly ReleaseMark[];
+  readonly rejected: readonly Rejected[];
+  /** Set when a service's whole entry could not be read: then what is missing may be there all the same. */
+  readonly doubt?: string;
+}
+
+export type ReadResult =
+  | { readonly ok: true; readonly contents: FileContents }
+  /** The file as a whole cannot be believed (R6). */
+  | { readonly ok: false; readonly reason: string };
+
+const EXPECTED = 'expected `services:` with a mapping from service names to their endpoints';
+
+interface Service {
+  readonly rows: Row[];
+  check?: ListedCheck;
+}
+
+/** Over a limit: the whole list is not believable (R6, R31). */
+class OverLimit extends Error {}
+
+/** Reads the tree of one file (see `tree.ts`). */
+export function readServicesFile(root: unknown, options: ReadOptions): ReadResult {
+  try {
+    return new Reader(options).read(root);
+  } catch (error) {
+    if (error instanceof OverLimit) return { ok: false, reason: `${options.file}: ${error.message}` };
+    throw error;
+  }
+}
+
+class Reader {
+  readonly #options: ReadOptions;
+  readonly #policy: AddressPolicy;
+  readonly #notes = new Notes();
+  readonly #services = new Map<string, Service>();
+  readonly #releases: ReleaseMark[] = [];
+  #rows = 0;
+  #doubt: string | undefined;
+
+  constructor(options: ReadOptions) {
+    this.#options = options;
+    this.#policy = new AddressPolicy(options.allowAddresses, true);
+  }
+
+  read(root: unknown): ReadResult {
+    const { file } = this.#options;
+    const entries = entriesOf(root);
+    if (entries === undefined) return { ok: false, reason: `${file}:1: ${EXPECTED}` };
+    let services: readonly (readonly [string, unknown, number?])[] | undefined;
+    for (const [key, value, line] of entries) {
+      if (key === 'services') {
+        const listed = entriesOf(value);
+        if (listed === undefined) {
+          const hint = value === null ? '; `services: {}` says that there are none' : '';
+          return { ok: false, reason: `${this.#at(line)}: ${EXPECTED}${hint}` };
+        }
+        services = services === undefined ? listed : [...services, ...listed];
+      } else if (key === 'release') {
+        this.#readReleases(value, line);
+      } else if (!key.startsWith('x-')) {
+        this.#notes.add(this.#at(line), `unknown key ${quote(key)}: expected services or release`);
+      }
+    }
+    if (services === undefined) return { ok: false, reason: `${file}:1: ${EXPECTED}` };
+    for (const [name, value, line] of services) this.#readService(name, value, line);
+    return { ok: true, contents: this.#contents() };
+  }
+
+  #contents(): FileContents {
+    const services = [...this.#services].map(([name, service]): Listing => {
+      const rows = collapseRows(service.rows);
+      return service.check === undefined ? { name, rows } : { name, rows, check: service.check };
+    });
+    const contents = { services, releases: this.#releases, rejected: this.#notes.list(this.#options.file) };
+    return this.#doubt === undefined ? contents : { ...contents, doubt: this.#doubt };
+  }
+
+  #at(line: number | undefined, path = ''): string {
+    if (line !== undefined) return `${this.#options.file}:${line}`;
+    return path === '' ? this.#options.file : `${this.#options.file}: ${path}`;
+  }
+
+  #readReleases(value: unknown, line: number | undefined): void {
+    const entries = entriesOf(value);
+    if (entries === undefined) {
+      if (value !== null) this.#notes.add(this.#at(line), 'release must be a mapping from service names to times');
+      return;
+    }
+    for (const [service, time, at] of entries) {
+      const wall = typeof time === 'string' && /^\d{4}-\d\d-\d\d/.test(time) ? Date.parse(time) : Number.NaN;
+      if (Number.isFinite(wall)) this.#releases.push({ service, wall });
+      else
+        this.#notes.add(
+          this.#at(at, `release.${service}`),
+          'a release mark must be a time such as 2031-05-04T09:30:00Z',
+        );
+    }
+  }
+
+  #readService(name: string, value: unknown, line: number | undefined): void {
+    const where = this.#at(line, `services.${name}`);
+    const entries = entriesOf(value);
+    if (entries === undefined) {
+      this.#doubtful(where, `service ${quote(name)} must be a mapping with endpoints`);
+      return;
+    }
+    let endpoints: unknown;
+    let check: unknown = null;
+    const settings: Record<string, unknown> = {};
+    for (const [key, item, at] of entries) {
+      if (key === 'endpoints') endpoints = item;
+      else if (key === 'check') check = item;
+      else if (SERVICE_KEYS.has(key)) settings[key] = item;
+      else if (!key.startsWith('x-')) this.#notes.add(this.#at(at, `services.${name}`), `unknown key ${quote(key)}`);
+    }
+    const defaults = readDefaults(settings);
+    if (typeof defaults === 'string') {
+      this.#doubtful(where, `service ${quote(name)}: ${defaults}`);
+      return;
+    }
+    if (!Array.isArray(endpoints)) {
+      this.#doubtful(where, `service ${quote(name)}: endpoints must be a list; [] says that there are none`);
+      return;
+    }
+    const service = this.#service(name, where);
+    const listed = service.check === undefined ? this.#readCheck(check, where) : undefined;
+    if (listed !== undefined) service.check = listed;
+    const before = service.rows.length;
+    endpoints.forEach((item: unknown, index) => {
+      const at = this.#at(item instanceof Pairs ? item.line : line, `services.${name}.endpoints[${index}]`);
+      this.#readEndpoint(service.rows, item, defaults, at);
+      this.#bound(name, service.rows.length);
+    });
+    this.#rows += service.rows.length - before;
+    if (endpoints.length > 0 && service.rows.length === before) {
+      this.#doubtful(where, `service ${quote(name)}: none of its endpoints can be read`);
+    }
+  }
+
+  #service(name: string, where: string): Service {
+    const known = this.#services.get(name);
+    if (known !== undefined) {
+      this.#notes.add(where, `service ${quote(name)} is listed twice: the endpoints of both are taken`);
+      return known;
+    }
+    if (this.#services.size >= this.#options.limits.maxServices) {
+      throw new OverLimit(`more than ${this.#options.limits.maxServices} services (limits.maxServices)`);
+    }
+    const service: Service = { rows: [] };
+    this.#services.set(name, service);
+    return service;
+  }
+
+  #readCheck(value: unknown, where: string): ListedCheck | undefined {
+    if (value === null) return undefined;
+    const check = readCheck(value);
+    if (typeof check !== 'string') return check;
+    this.#notes.add(where, `${check}; the zone's own check is used`);
+    return undefined;
+  }
+
+  #bound(name: string, rows: number): void {
+    const { maxEndpoints, maxEndpointsPerService } = this.#options.limits;
+    if (rows > maxEndpointsPerService) {
+      throw new OverLimit(
+        `service ${quote(name)} has more than ${maxEndpointsPerService} endpoints (limits.maxEndpointsPerService)`,
+      );
+    }
+    if (this.#rows + rows > maxEndpoints) {
+      throw new OverLimit(`more than ${maxEndpoints} endpoints (limits.maxEndpoints)`);
+    }
+  }
+
+  /** A whole service is missing: nothing may be taken away on this file's word until it is mended. */
+  #doubtful(where: string, reason: string): void {
+    this.#notes.add(where, reason);
+    this.#doubt ??= `${where}: ${reason}`;
+  }
+
+  #readEndpoint(rows: Row[], value: unknown, defaults: Defaults, where: string): void {
+    const entries = entriesOf(value);
+    if (entries === undefined) {
+      this.#notes.add(where, 'an endpoint must be a mapping with address and port');
+      return;
+    }
+    const fields: Record<string, unknown> = {};
+    for (const [key, item, line] of entries) {
+      if (ENDPOINT_KEYS.has(key)) {
+        if (Object.hasOwn(fields, key))
+          this.#notes.add(this.#at(line, where), `${key} is given twice: the last counts`);
+        fields[key] = item;
+      } else if (!key.startsWith('x-')) {
+        this.#notes.add(line === undefined ? where : this.#at(line), `unknown key ${quote(key)} in an endpoint`);
+      }
+    }
+    const result = readRows(fields, defaults, this.#policy);
+    if (typeof result === 'string') this.#notes.add(where, result);
+    else rows.push(...result);
+  }
+}

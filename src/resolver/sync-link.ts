@@ -1,0 +1,203 @@
+/** The control thread's end of the sync worker. Needs nothing but node: itself; the worker loads the rest. */
+import { Worker } from 'node:worker_threads';
+import type { SnapshotDelta } from '../catalog/snapshot-writer.js';
+import type { ZoneConfig } from '../config/types.js';
+import { nextBackoff } from '../registry/backoff.js';
+import { registryIdentity } from '../registry/identity.js';
+import type { Listing, Report } from '../registry/registry.js';
+import type { Ms, WallMs } from '../system/clock.js';
+import type { Log } from './resolver.js';
+import {
+  type FromSyncWorker,
+  type SyncSource,
+  type SyncWorkerData,
+  type SyncZone,
+  syncZone,
+  type ToSyncWorker,
+} from './sync-messages.js';
+
+export interface SyncLinkOptions {
+  /** Made when it is missing. */
+  readonly snapshotFolder: string;
+  readonly machine: string | undefined;
+  readonly log: Log;
+  /** `registry` is the index in the zone's `registries`. */
+  readonly onReport: (zone: string, registry: number, report: Report) => void;
+  /** A zone's snapshot cannot be written: said once, and once, with undefined, when it can again. */
+  readonly onSnapshotProblem: (zone: string, reason: string | undefined) => void;
+  readonly onSnapshotWritten?: (zone: string, wall: WallMs, bytes: number) => void;
+  /** The worker is new and knows nothing: each zone's next delta has to be full. Also called by `start`. */
+  readonly onSnapshotWanted: () => void;
+  /** For tests. */
+  readonly workerUrl?: URL;
+}
+
+const RESPAWN = { base: 100, cap: 10_000 };
+/** A worker that ran so long was a good one. */
+const GOOD_RUN_MS: Ms = 60_000;
+const TERMINATE_MS: Ms = 500;
+
+export class SyncLink {
+  readonly #options: SyncLinkOptions;
+  #zones: readonly SyncZone[] = [];
+  #restored: readonly string[] = [];
+  #worker: Worker | undefined;
+  #respawn: NodeJS.Timeout | undefined;
+  #pause: Ms | undefined;
+  #stopped = false;
+  /** Services of reports that are not complete yet, by zone and registry. */
+  readonly #parts = new Map<string, Listing[]>();
+  readonly #flushes = new Map<number, (complete: boolean) => void>();
+  #lastFlush = 0;
+
+  constructor(options: SyncLinkOptions) {
+    this.#options = options;
+  }
+
+  /** @param restored names of zones that answer from a snapshot already */
+  start(zones: readonly ZoneConfig[], restored: readonly string[] = []): void {
+    this.#zones = zones.map(syncZone);
+    this.#restored = restored;
+    this.#spawn();
+  }
+
+  /** Zones whose registries and limits are as they were go on undisturbed; a changed one is listed anew. */
+  reload(zones: readonly ZoneConfig[]): void {
+    this.#zones = zones.map(syncZone);
+    this.#post({ op: 'zones', zones: this.#zones, restored: [] });
+  }
+
+  /** R30: every zone is read and listed again. */
+  relist(): void {
+    this.#post({ op: 'relist' });
+  }
+
+  snapshot(delta: SnapshotDelta): void {
+    this.#post({ op: 'snapshot', delta });
+  }
+
+  /** Writes all that `snapshot` was given. False when that was not done in time. */
+  flush(within: Ms): Promise<boolean> {
+    if (this.#worker === undefined) return Promise.resolve(false);
+    const id = ++this.#lastFlush;
+    return new Promise((resolve) => {
+      const end = (complete: boolean): void => {
+        clearTimeout(timer);
+        this.#flushes.delete(id);
+        resolve(complete);
+      };
+      const timer = setTimeout(end, within + 100, false);
+      this.#flushes.set(id, end);
+      this.#post({ op: 'flush', id, within });
+    });
+  }
+
+  /**
+   * Ends the worker. A thread that waits for a frozen disk cannot be ended: then this returns after half a second
+   * and false, and only a signal ends the process.
+   */
+  async stop(): Promise<boolean> {
+    this.#stopped = true;
+    clearTimeout(this.#respawn);
+    const worker = this.#worker;
+    this.#worker = undefined;
+    for (const end of this.#flushes.values()) end(false);
+    if (worker === undefined) return true;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<boolean>((resolve) => {
+      timer = setTimeout(resolve, TERMINATE_MS, false);
+    });
+    const ended = await Promise.race([worker.terminate().then(() => true), late]);
+    clearTimeout(timer);
+    return ended;
+  }
+
+  #spawn(): void {
+    const { snapshotFolder, machine, workerUrl } = this.#options;
+    const data: SyncWorkerData = { snapshotFolder, machine };
+    const started = performance.now();
+    const worker = new Worker(workerUrl ?? new URL('./sync-worker.js', import.meta.url), { workerData: data });
+    this.#worker = worker;
+    this.#parts.clear();
+    let reason = '';
+    worker.on('message', (message: FromSyncWorker) => {
+      if (this.#worker === worker) this.#take(message);
+    });
+    worker.on('error', (error) => {
+      reason = error instanceof Error ? error.message : String(error);
+    });
+    worker.once('exit', (code) => {
+      if (this.#worker !== worker) return;
+      this.#worker = undefined;
+      this.#died(reason === '' ? `exit code ${code}` : reason, performance.now() - started);
+    });
+    this.#post({ op: 'zones', zones: this.#zones, restored: this.#restored });
+    this.#restored = [];
+    this.#options.onSnapshotWanted();
+  }
+
+  #died(reason: string, ran: Ms): void {
+    for (const end of this.#flushes.values()) end(false);
+    if (this.#stopped) return;
+    this.#pause = nextBackoff(ran >= GOOD_RUN_MS ? undefined : this.#pause, RESPAWN, Math.random);
+    const restartInMs = Math.round(this.#pause);
+    this.#options.log('error', 'sync-worker-died', { reason, restartInMs });
+    this.#respawn = setTimeout(() => this.#spawn(), restartInMs);
+  }
+
+  #post(message: ToSyncWorker): void {
+    this.#worker?.postMessage(message);
+  }
+
+  #take(message: FromSyncWorker): void {
+    switch (message.op) {
+      case 'report':
+        this.#report(message.source, message.report);
+        break;
+      case 'part': {
+        const services = this.#collect(message.source, message.first);
+        for (const listing of JSON.parse(message.services) as Listing[]) services.push(listing);
+        this.#post({ op: 'next', source: message.source });
+        break;
+      }
+      case 'outline': {
+        const services = this.#collect(message.source, message.first);
+        this.#parts.delete(partsKey(message.source));
+        this.#report(message.source, { ...message.outline, services });
+        break;
+      }
+      case 'watch-failed': {
+        const { zone, identity } = message.source;
+        this.#options.log('warn', 'registry-watch-failed', { zone, registry: identity, reason: message.reason });
+        break;
+      }
+      case 'snapshot-problem':
+        this.#options.onSnapshotProblem(message.zone, message.reason);
+        break;
+      case 'snapshot-written':
+        this.#options.onSnapshotWritten?.(message.zone, message.wall, message.bytes);
+        break;
+      case 'flushed':
+        this.#flushes.get(message.id)?.(message.complete);
+    }
+  }
+
+  /** The services of the report under way. */
+  #collect(source: SyncSource, first: boolean): Listing[] {
+    const key = partsKey(source);
+    let services = first ? undefined : this.#parts.get(key);
+    if (services === undefined) this.#parts.set(key, (services = []));
+    return services;
+  }
+
+  /** Drops what comes from a registry that the zone no longer has. */
+  #report({ zone, registry, identity }: SyncSource, report: Report): void {
+    const config = this.#zones.find(({ name }) => name === zone)?.registries[registry];
+    if (config === undefined || registryIdentity(config) !== identity) return;
+    this.#options.onReport(zone, registry, report);
+  }
+}
+
+function partsKey({ zone, registry, identity }: SyncSource): string {
+  return `${zone} ${registry} ${identity}`;
+}

@@ -1,0 +1,57 @@
+/** What the control thread and the sync worker say to each other. */
+import type { SnapshotDelta } from '../catalog/snapshot-writer.js';
+import type { Cidr, LimitsConfig, RegistryConfig, ZoneConfig } from '../config/types.js';
+import type { Report } from '../registry/registry.js';
+import type { Ms, WallMs } from '../system/clock.js';
+
+/** A zone as far as syncing goes. */
+export interface SyncZone {
+  readonly name: string;
+  readonly registries: readonly RegistryConfig[];
+  readonly softTtl: Ms;
+  readonly limits: LimitsConfig;
+  readonly allowAddresses: readonly Cidr[];
+}
+
+export function syncZone({ name, registries, softTtl, limits, allowAddresses }: ZoneConfig): SyncZone {
+  return { name, registries, softTtl, limits, allowAddresses };
+}
+
+/** One registry of one zone. `identity` tells a report of a source that was since replaced by a reload. */
+export interface SyncSource {
+  readonly zone: string;
+  readonly registry: number;
+  readonly identity: string;
+  /** Which loop of the worker: a reload may begin another for the same source. */
+  readonly loop: number;
+}
+
+type BigReport = Extract<Report, { kind: 'list' | 'change' }>;
+type WithoutServices<T> = T extends unknown ? Omit<T, 'services'> : never;
+/** The last part of a list or change: all but its services, which came before it. */
+export type Outline = WithoutServices<BigReport>;
+export type SmallReport = Exclude<Report, BigReport>;
+
+export interface SyncWorkerData {
+  readonly snapshotFolder: string;
+  readonly machine: string | undefined;
+}
+
+export type ToSyncWorker =
+  /** `restored`: names of zones that answer from a snapshot already (R3). */
+  | { readonly op: 'zones'; readonly zones: readonly SyncZone[]; readonly restored: readonly string[] }
+  | { readonly op: 'relist' }
+  /** The part was taken: send the next. */
+  | { readonly op: 'next'; readonly source: SyncSource }
+  | { readonly op: 'snapshot'; readonly delta: SnapshotDelta }
+  | { readonly op: 'flush'; readonly id: number; readonly within: Ms };
+
+export type FromSyncWorker =
+  | { readonly op: 'report'; readonly source: SyncSource; readonly report: SmallReport }
+  /** Some services as the JSON text of a list: it crosses faster than objects do. `first` begins a new report. */
+  | { readonly op: 'part'; readonly source: SyncSource; readonly first: boolean; readonly services: string }
+  | { readonly op: 'outline'; readonly source: SyncSource; readonly first: boolean; readonly outline: Outline }
+  | { readonly op: 'watch-failed'; readonly source: SyncSource; readonly reason: string }
+  | { readonly op: 'snapshot-problem'; readonly zone: string; readonly reason: string | undefined }
+  | { readonly op: 'snapshot-written'; readonly zone: string; readonly wall: WallMs; readonly bytes: number }
+  | { readonly op: 'flushed'; readonly id: number; readonly complete: boolean };

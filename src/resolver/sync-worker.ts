@@ -1,0 +1,142 @@
+/** The sync worker: the sync loops of all zones, and the writing of snapshots. Runs in a thread of its own. */
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
+import { SnapshotWriter } from '../catalog/snapshot-writer.js';
+import type { RegistryConfig } from '../config/types.js';
+import { FileRegistry } from '../registry/file.js';
+import type { Listing, Report } from '../registry/registry.js';
+import { type Adapter, SyncLoop } from '../registry/sync.js';
+import { bootClock } from '../system/boot-clock.js';
+import type { FromSyncWorker, SyncSource, SyncWorkerData, SyncZone, ToSyncWorker } from './sync-messages.js';
+
+/** Rows in one part of a list: a few milliseconds of the control thread. */
+const ROWS_A_PART = 5000;
+
+interface RunningZone {
+  /** What it was started with. */
+  readonly settings: string;
+  readonly loops: ReadonlyMap<number, SyncLoop>;
+}
+
+class SyncWorker {
+  readonly #port: MessagePort;
+  readonly #writer: SnapshotWriter;
+  readonly #zones = new Map<string, RunningZone>();
+  /** Loops that have not been stopped; the value continues one that waits for `next`. */
+  readonly #live = new Map<number, () => void>();
+  #lastLoop = 0;
+
+  constructor(port: MessagePort, { snapshotFolder, machine }: SyncWorkerData) {
+    this.#port = port;
+    this.#writer = new SnapshotWriter({
+      folder: snapshotFolder,
+      machine,
+      onProblem: (zone, reason) => this.#send({ op: 'snapshot-problem', zone, reason }),
+      onWritten: (zone, wall, bytes) => this.#send({ op: 'snapshot-written', zone, wall, bytes }),
+    });
+    port.on('message', (message: ToSyncWorker) => this.#take(message));
+  }
+
+  #take(message: ToSyncWorker): void {
+    switch (message.op) {
+      case 'zones':
+        this.#setZones(message.zones, new Set(message.restored));
+        break;
+      case 'relist':
+        for (const { loops } of this.#zones.values()) for (const loop of loops.values()) loop.relist();
+        break;
+      case 'next':
+        this.#live.get(message.source.loop)?.();
+        break;
+      case 'snapshot':
+        this.#writer.take(message.delta);
+        break;
+      case 'flush':
+        void this.#flush(message.id, message.within);
+    }
+  }
+
+  async #flush(id: number, within: number): Promise<void> {
+    const complete = await this.#writer.flush(within);
+    this.#send({ op: 'flushed', id, complete });
+  }
+
+  /** Zones whose settings are as they were go on undisturbed. */
+  #setZones(zones: readonly SyncZone[], restored: ReadonlySet<string>): void {
+    const wanted = new Map(zones.map((zone) => [zone.name, JSON.stringify(zone)]));
+    for (const [name, { settings, loops }] of this.#zones) {
+      if (wanted.get(name) === settings) continue;
+      for (const [id, loop] of loops) {
+        loop.stop();
+        const goOn = this.#live.get(id);
+        this.#live.delete(id);
+        goOn?.();
+      }
+      this.#zones.delete(name);
+      if (!wanted.has(name)) this.#writer.forget(name);
+    }
+    for (const zone of zones) {
+      if (this.#zones.has(zone.name)) continue;
+      const loops = new Map(zone.registries.map((config, index) => this.#loop(zone, config, index)));
+      this.#zones.set(zone.name, { settings: JSON.stringify(zone), loops });
+      for (const loop of loops.values()) loop.start(restored.has(zone.name));
+    }
+  }
+
+  #loop(zone: SyncZone, config: RegistryConfig, registry: number): [number, SyncLoop] {
+    const adapter = openAdapter(config, zone);
+    const id = ++this.#lastLoop;
+    this.#live.set(id, () => undefined);
+    const source = { zone: zone.name, registry, identity: adapter.identity, loop: id };
+    const loop = new SyncLoop(adapter, {
+      clock: bootClock(),
+      random: Math.random,
+      limits: zone.limits,
+      emit: (report) => this.#report(source, report),
+      watchFailed: (reason) => this.#send({ op: 'watch-failed', source, reason }),
+    });
+    return [id, loop];
+  }
+
+  /** Hands a report over, a large one in parts: the control thread asks for each. */
+  async #report(source: SyncSource, report: Report): Promise<void> {
+    if (report.kind !== 'list' && report.kind !== 'change') {
+      this.#send({ op: 'report', source, report });
+      return;
+    }
+    const { services, ...outline } = report;
+    let first = true;
+    for (const part of inParts(services)) {
+      const taken = new Promise<void>((resolve) => this.#live.set(source.loop, resolve));
+      this.#send({ op: 'part', source, first, services: JSON.stringify(part) });
+      first = false;
+      await taken;
+      if (!this.#live.has(source.loop)) return;
+    }
+    this.#send({ op: 'outline', source, first, outline });
+  }
+
+  #send(message: FromSyncWorker): void {
+    this.#port.postMessage(message);
+  }
+}
+
+function openAdapter(config: RegistryConfig, zone: SyncZone): Adapter {
+  const { softTtl, limits, allowAddresses } = zone;
+  return new FileRegistry(config, { softTtl, limits, allowAddresses });
+}
+
+function* inParts(services: readonly Listing[]): Generator<Listing[]> {
+  let part: Listing[] = [];
+  let rows = 0;
+  for (const listing of services) {
+    part.push(listing);
+    rows += listing.rows.length + 1;
+    if (rows < ROWS_A_PART) continue;
+    yield part;
+    part = [];
+    rows = 0;
+  }
+  if (part.length > 0) yield part;
+}
+
+if (parentPort !== null) new SyncWorker(parentPort, workerData as SyncWorkerData);

@@ -1,0 +1,77 @@
+/** Replacing a file as a whole: whoever reads it sees the old content or the new one, after a power cut too. */
+import { randomBytes } from 'node:crypto';
+import { constants } from 'node:fs';
+import { open, readdir, rename, unlink } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+
+export interface ReplaceOptions {
+  readonly mode: number;
+  /** Where the old content goes. Should the process die just then, it is there and `path` is not. */
+  readonly keepAs?: string;
+}
+
+/**
+ * Writes `chunks` beside `path`, syncs, and renames into its place. Rejects as the file system does (ENOSPC, EROFS,
+ * EACCES); then `path` is as it was.
+ */
+export async function replaceFile(
+  path: string,
+  chunks: Iterable<Uint8Array>,
+  { mode, keepAs }: ReplaceOptions,
+): Promise<void> {
+  const temporary = `${path}.${process.pid}-${randomBytes(4).toString('hex')}.tmp`;
+  try {
+    const handle = await open(temporary, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, mode);
+    try {
+      for (const chunk of chunks) {
+        for (let written = 0; written < chunk.length; ) {
+          written += (await handle.write(chunk, written)).bytesWritten;
+        }
+      }
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    if (keepAs !== undefined) await rename(path, keepAs).catch(ignoreMissing);
+    await rename(temporary, path);
+  } catch (error) {
+    await unlink(temporary).catch(() => undefined);
+    throw error;
+  }
+  await syncFolder(dirname(path));
+}
+
+/** Removes what killed processes left behind of `replaceFile` on `path`. Never rejects. */
+export async function removeTemporaries(path: string): Promise<void> {
+  const folder = dirname(path);
+  const start = `${basename(path)}.`;
+  const names = await readdir(folder).catch(() => []);
+  for (const name of names) {
+    if (!name.startsWith(start) || !name.endsWith('.tmp')) continue;
+    const pid = Number.parseInt(name.slice(start.length), 10);
+    if (pid === process.pid || !isAlive(pid)) await unlink(join(folder, name)).catch(() => undefined);
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+/** Makes a rename last. Some file systems cannot sync a folder; their renames are as lasting as they get. */
+async function syncFolder(folder: string): Promise<void> {
+  try {
+    const handle = await open(folder, constants.O_RDONLY);
+    await handle.sync().finally(() => handle.close());
+  } catch {
+    // The content itself is safe already.
+  }
+}
+
+function ignoreMissing(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'ENOENT') throw error;
+}
