@@ -64,6 +64,15 @@ const RESPAWN_LONGEST_MS = 5_000;
 /** A thread that lived so long is started again at once. */
 const RESPAWN_CALM_MS = 10_000;
 
+/** Deaths during the start after which it has failed. */
+const START_DEATHS = 5;
+
+interface Wait {
+  readonly sequence: number;
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+}
+
 interface Reader {
   readonly thread: AnswerThread;
   readonly kind: 'udp' | 'tcp';
@@ -95,7 +104,9 @@ export class AnswerServer {
   readonly #sockets = new Map<string, readonly number[]>();
   /** Sockets to close once no thread uses them any more. */
   #retired: { readonly fds: readonly number[]; readonly sequence: number }[] = [];
-  #waiting: { readonly sequence: number; readonly resolve: () => void }[] = [];
+  #waiting: Wait[] = [];
+  /** Changes to the listen addresses, one after the other. */
+  #changes: Promise<void> = Promise.resolve();
   /** Counters of threads that are gone for good. */
   readonly #past: AnswerThread[] = [];
   readonly #totals = new Map<Uint32Array, { last: Uint32Array; total: number[] }>();
@@ -143,7 +154,10 @@ export class AnswerServer {
         this.#udp.push(reader);
       }
     for (const reader of this.#readers()) this.#startReader(reader);
-    await tried;
+    await tried.catch(async (error: unknown) => {
+      await this.stop();
+      throw error;
+    });
     if (this.#plans.some((plan) => this.#board.bound(plan.key))) return;
     const reasons = await this.#board.reasons();
     await this.stop();
@@ -157,15 +171,27 @@ export class AnswerServer {
     for (const { thread, slot } of this.#readers()) if (slot >= 0) thread.post({ type: 'table', handle });
   }
 
-  /** Resolves when each new address has been tried. Listeners of addresses that stay are not touched. */
-  async setListen(listen: readonly ListenAddress[]): Promise<void> {
-    const chosen = await choosePorts(listen, this.#listen);
-    this.#listen = chosen;
-    this.#plans = planSockets(chosen);
-    this.#retryBackoff.reset();
+  /** After `start`. Resolves when each new address has been tried. Listeners of addresses that stay are not touched. */
+  setListen(listen: readonly ListenAddress[]): Promise<void> {
+    this.#changes = this.#changes.then(async () => {
+      const chosen = await choosePorts(listen, this.#listen);
+      const plans = planSockets(chosen);
+      const kept = plans.filter((plan) => this.#plans.some((old) => old.key === plan.key));
+      // What goes is closed first: a wildcard stands in the way of the concrete address that takes its place.
+      if (kept.length < this.#plans.length) await this.#apply(kept);
+      this.#listen = chosen;
+      this.#retryBackoff.reset();
+      await this.#apply(plans);
+    });
+    return this.#changes;
+  }
+
+  #apply(plans: readonly SocketPlan[]): Promise<void> {
+    if (this.#stopped) return Promise.resolve();
+    this.#plans = plans;
     const tried = this.#nextSequence();
     this.#sendListen();
-    await tried;
+    return tried;
   }
 
   /** Two entries a listen address, UDP and TCP. */
@@ -300,10 +326,10 @@ export class AnswerServer {
     for (const reader of this.#readers()) if (reader.slot >= 0) reader.thread.post(this.#listenMessage(reader));
   }
 
-  /** Resolves when the threads that bind have answered the listen message that comes next. */
+  /** Resolves when the threads have answered the listen message that comes next. */
   #nextSequence(): Promise<void> {
     const sequence = ++this.#sequence;
-    return new Promise((resolve) => this.#waiting.push({ sequence, resolve }));
+    return new Promise((resolve, reject) => this.#waiting.push({ sequence, resolve, reject }));
   }
 
   #heard(reader: Reader, message: FromThread): void {
@@ -344,20 +370,19 @@ export class AnswerServer {
     this.#scheduleRetry();
   }
 
-  /** Ends waits, and closes sockets that every thread has let go. */
+  /** Closes sockets that every thread has let go, and ends the waits for it. */
   #settle(): void {
-    const answered = this.#stopped
-      ? Number.POSITIVE_INFINITY
-      : Math.min(this.#udp[0]!.acknowledged, this.#tcp.acknowledged);
-    this.#waiting = this.#waiting.filter(({ sequence, resolve }) => {
-      if (sequence > answered) return true;
-      resolve();
+    // The threads that bind must have answered, others only while they live.
+    const answered = [...this.#readers()].filter((reader) => reader.index === 0 || reader.slot >= 0);
+    const sequence = this.#stopped ? Number.POSITIVE_INFINITY : Math.min(...answered.map((r) => r.acknowledged));
+    this.#retired = this.#retired.filter((retired) => {
+      if (retired.sequence > sequence) return true;
+      retired.fds.forEach(closeQuietly);
       return false;
     });
-    const released = Math.min(...this.#udp.map((reader) => reader.acknowledged));
-    this.#retired = this.#retired.filter(({ fds, sequence }) => {
-      if (sequence > released) return true;
-      fds.forEach(closeQuietly);
+    this.#waiting = this.#waiting.filter((wait) => {
+      if (wait.sequence > sequence) return true;
+      wait.resolve();
       return false;
     });
   }
@@ -398,6 +423,9 @@ export class AnswerServer {
       thread: reader.thread.name,
       error: error instanceof Error ? (error.stack ?? error.message) : String(error),
     });
+    if (this.#restarts >= START_DEATHS && this.#transport === 'none')
+      for (const wait of this.#waiting.splice(0)) wait.reject(new Error(`answer threads die as they start: ${error}`));
+    this.#settle();
     const again = (): void => {
       if (this.#stopped) return;
       reader.thread.spawn();

@@ -55,7 +55,7 @@ export class AnswerThread {
       worker.on('exit', (code) => {
         resolve();
         if (this.#worker === worker) this.#worker = undefined;
-        if (!this.#stopping) this.#events.died(failure ?? new Error(`ended with code ${code}`));
+        if (!this.#stopping) this.#events.died(failure ?? `ended with code ${code}`);
       });
     });
   }

@@ -142,6 +142,8 @@ export class BatchedUdp {
 
   /** Answers until the stop flag is set. Throws TransportUnusable when a call fails for good. */
   run(): void {
+    // What was said before there was an eventfd to wake this thread.
+    this.#hear();
     for (;;) {
       const ready = this.#calls.poll(this.#polledBytes, this.#polled.length >> 1, POLL_MS);
       if (Atomics.load(this.#control, STOP) !== 0) break;
@@ -150,14 +152,13 @@ export class BatchedUdp {
         if (errno !== EINTR && errno !== EAGAIN) throw new TransportUnusable(`poll: ${errorName(errno)}`);
         continue;
       }
-      if (ready === 0) continue;
       const polled = this.#polled;
       for (let i = 0; i < this.#sockets.length; i++) {
         const events = polled[i * 2 + 3]! >>> 16;
         if (events & POLLNVAL) throw new TransportUnusable('a socket was closed under the loop');
         if (events !== 0) this.#serve(this.#sockets[i]!);
       }
-      if (polled[1]! >>> 16 !== 0) this.#hear();
+      if (ready === 0 || polled[1]! >>> 16 !== 0) this.#hear();
     }
     // What the kernel holds already is still answered.
     for (const socket of this.#sockets) this.#serve(socket);
