@@ -1,5 +1,26 @@
-import type { SharedTable } from '../answers/shared.js';
-import type { Peer, Transport } from './plan.js';
+import { fitsForm } from '../answers/naming/rfc2782.js';
+import {
+  EDE_BARE_BYTES,
+  EDE_BARE_LENGTH,
+  EDE_CODE,
+  EDE_FULL_BYTES,
+  EDE_FULL_LENGTH,
+  SEGMENT_UNITS_LOG2,
+  SEGMENT_UNITS_MASK,
+  SET_ZONE,
+  type SharedTable,
+  ZONE_NEGATIVE_WORD,
+  ZONE_SOA_BYTES,
+  ZONE_SOA_LENGTH,
+  ZONE_SYNCED,
+} from '../answers/shared.js';
+import { type ReaderZone, TableReader } from '../answers/table-reader.js';
+import { CLASS, EDE, HEADER_BYTES, RCODE, TYPE } from '../dns/constants.js';
+import { IS_RESPONSE, MALFORMED, Query, TOO_SHORT } from '../dns/query.js';
+import { allows } from './acl.js';
+import { Composer } from './compose.js';
+import { COUNTER, typeCounter } from './counters.js';
+import { type FixedEde, OPT_BYTES, type Peer, Plan, type Transport } from './plan.js';
 
 export type { Peer, Transport };
 
@@ -17,12 +38,251 @@ export interface ResponderOptions {
   readonly seed: number;
 }
 
-export declare class Responder {
-  constructor(handle: SharedTable, counters: Uint32Array, options: ResponderOptions);
-  /** Takes a newer handle. Between batches only. */
-  update(handle: SharedTable): void;
-  beginBatch(): void;
-  endBatch(): void;
-  /** Length of the reply in `out`; 0: drop; NEEDS_CONTROL: the control thread has to answer. */
-  respond(query: Uint8Array, length: number, peer: Peer, listen: number, transport: Transport, out: Uint8Array): number;
+const MIN_UDP = 512;
+/** Room that every reply to an EDNS query keeps, so that fresh and stale answers are cut alike (R26). */
+const RESERVED_BYTES = OPT_BYTES + EDE_BARE_LENGTH - 2;
+const ARPA = 'arpa';
+
+/**
+ * Matches queries to the table (R21 to R27): the same for every transport and thread. It never throws, reads no clock
+ * and allocates nothing.
+ */
+export class Responder {
+  /** The last reply, until the next query. */
+  readonly plan: Plan;
+  readonly #reader: TableReader;
+  readonly #counters: Uint32Array;
+  readonly #options: ResponderOptions;
+  readonly #query = new Query();
+  readonly #composer: Composer;
+  #limit = 0;
+  /** Block of the EDE that goes with the reply, 0 for none. */
+  #ede = 0;
+  #fixedEde: FixedEde | 0 = 0;
+
+  /** `counters`: COUNTER_WORDS words that this responder alone writes. `handle` was shared after `addReader()`. */
+  constructor(handle: SharedTable, counters: Uint32Array, options: ResponderOptions) {
+    this.#reader = new TableReader(handle, options.reader);
+    this.#counters = counters;
+    this.#options = options;
+    this.plan = new Plan(options.maxUdp);
+    this.#composer = new Composer(options.seed);
+  }
+
+  /** Takes a newer handle: a grown table, changed zones. Between batches only. */
+  update(handle: SharedTable): void {
+    this.#reader.update(handle);
+  }
+
+  /** What queries see from here to `endBatch`, replies that point into the table included, stays as it is. */
+  beginBatch(): void {
+    this.#reader.beginBatch();
+  }
+
+  endBatch(): void {
+    this.#reader.endBatch();
+  }
+
+  /**
+   * Length of the reply in `out`; 0: drop it; NEEDS_CONTROL: the control thread has to answer. `listen` is the index of
+   * the listen address that was asked. `out` holds the transport's largest reply, and is not `query`.
+   */
+  respond(
+    query: Uint8Array,
+    length: number,
+    peer: Peer,
+    listen: number,
+    transport: Transport,
+    out: Uint8Array,
+  ): number {
+    const size = this.prepare(query, length, peer, listen, transport, out.length);
+    return size > 0 ? this.plan.write(query, this.#reader.memory.bytes, out) : size;
+  }
+
+  /** As `respond`, but leaves the reply in `plan`: its pieces stay valid until `endBatch`. */
+  prepare(
+    bytes: Uint8Array,
+    length: number,
+    peer: Peer,
+    listen: number,
+    transport: Transport,
+    capacity: number,
+  ): number {
+    const query = this.#query;
+    const parsed = query.parse(bytes, length);
+    if (parsed === TOO_SHORT || parsed === IS_RESPONSE) {
+      this.#counters[parsed === TOO_SHORT ? COUNTER.tooShort : COUNTER.response]!++;
+      return 0;
+    }
+    this.#counters[transport === 'udp' ? COUNTER.udp : COUNTER.tcp]!++;
+    this.#limit = Math.min(capacity, transport === 'tcp' ? this.#options.tcpMax : this.#udpLimit());
+    this.#ede = 0;
+    this.#fixedEde = 0;
+    this.plan.begin(query.questionEnd);
+    if (query.opcode !== 0) {
+      this.plan.begin(HEADER_BYTES);
+      this.plan.rcode = RCODE.NOTIMP;
+    } else if (parsed === MALFORMED) {
+      this.#counters[COUNTER.malformed]!++;
+      this.plan.rcode = RCODE.FORMERR;
+    } else {
+      this.#counters[typeCounter(query.type)]!++;
+      this.#decide(bytes, peer, listen);
+    }
+    return this.#finish(bytes);
+  }
+
+  #udpLimit(): number {
+    const { edns, payload } = this.#query;
+    const { maxUdp } = this.#options;
+    return !edns ? MIN_UDP : Math.min(payload, maxUdp);
+  }
+
+  #decide(bytes: Uint8Array, peer: Peer, listen: number): void {
+    const { plan } = this;
+    const query = this.#query;
+    if (query.edns && query.version > 0) plan.rcode = RCODE.BADVERS;
+    else if (query.class !== CLASS.IN || query.type === TYPE.AXFR || query.type === TYPE.IXFR) {
+      plan.rcode = RCODE.REFUSED;
+    } else if (query.type === TYPE.OPT || query.type === TYPE.TSIG || query.type === TYPE.TKEY) {
+      plan.rcode = RCODE.FORMERR;
+    } else if (query.labelCount === 0) this.#refuseForeign();
+    else {
+      this.#reader.locate(bytes, query, listen);
+      const { zone } = this.#reader;
+      if (zone === undefined) this.#answerReverse(bytes, peer, listen);
+      else if (allows(zone, peer)) this.#answer(bytes, zone);
+      else {
+        this.#counters[COUNTER.refusedClient]!++;
+        plan.rcode = RCODE.REFUSED;
+        this.#fixedEde = EDE.PROHIBITED;
+      }
+    }
+  }
+
+  #refuseForeign(): void {
+    this.#counters[COUNTER.refusedForeign]!++;
+    this.plan.rcode = RCODE.REFUSED;
+    this.#fixedEde = EDE.NOT_AUTHORITATIVE;
+  }
+
+  #answer(bytes: Uint8Array, zone: ReaderZone): void {
+    const { memory } = this.#reader;
+    const entry = this.#reader.find(bytes, this.#query);
+    if (entry === 0) {
+      this.#deny(bytes, zone);
+      return;
+    }
+    this.plan.authoritative = true;
+    const status = memory.word(entry, 2);
+    if (status !== 0) this.#ede = memory.status[status]!;
+    const { type } = this.#query;
+    const sets = memory.setCount(entry);
+    for (let i = 0; i < sets; i++) {
+      // RFC 8482 s.4.1: ANY gets one of the sets.
+      if (type !== TYPE.ANY && memory.setType(entry, i) !== type) continue;
+      this.#composer.put(this.plan, memory, memory.set(entry, i), this.#recordLimit());
+      return;
+    }
+    this.#addSoa(zone);
+  }
+
+  /** R25: structure first, then knowledge. */
+  #deny(bytes: Uint8Array, zone: ReaderZone): void {
+    const { plan } = this;
+    const { memory } = this.#reader;
+    const state = memory.zoneStates[zone.index]!;
+    const fits = fitsForm(bytes, this.#query.labels, this.#reader.zoneLabel);
+    if (state === 0 || (fits && memory.half(state, ZONE_SYNCED) === 0)) {
+      plan.rcode = RCODE.SERVFAIL;
+      this.#fixedEde = EDE.NOT_READY;
+      return;
+    }
+    plan.rcode = RCODE.NXDOMAIN;
+    plan.authoritative = true;
+    if (fits) this.#ede = memory.word(state, ZONE_NEGATIVE_WORD);
+    this.#addSoa(zone);
+  }
+
+  /** R23: a reverse name belongs to no zone of ours; the first zone that has its address and this client answers. */
+  #answerReverse(bytes: Uint8Array, peer: Peer, listen: number): void {
+    const { memory } = this.#reader;
+    const entry = isArpa(bytes, this.#query) ? this.#reader.findReverse(bytes, this.#query) : 0;
+    const sets = entry === 0 ? 0 : memory.setCount(entry);
+    for (let i = 0; i < sets; i++) {
+      const set = memory.set(entry, i);
+      const zone = this.#reader.zoneAt(memory.half(set, SET_ZONE), listen);
+      if (zone === undefined || !allows(zone, peer)) continue;
+      this.plan.authoritative = true;
+      const { type } = this.#query;
+      if (type === TYPE.PTR || type === TYPE.ANY) this.#composer.put(this.plan, memory, set, this.#recordLimit());
+      else this.#addSoaAt(zone, HEADER_BYTES);
+      return;
+    }
+    this.#refuseForeign();
+  }
+
+  #recordLimit(): number {
+    return this.#query.edns ? this.#limit - RESERVED_BYTES : this.#limit;
+  }
+
+  #addSoa(zone: ReaderZone): void {
+    this.#addSoaAt(zone, this.#query.labels[this.#reader.zoneLabel]!);
+  }
+
+  /** The zone's SOA in the authority section, owned by the name at `owner` of the message (RFC 2308 s.3). */
+  #addSoaAt(zone: ReaderZone, owner: number): void {
+    const { memory } = this.#reader;
+    const state = memory.zoneStates[zone.index]!;
+    if (state === 0) return;
+    const length = memory.half(state, ZONE_SOA_LENGTH);
+    if (this.plan.length + 2 + length > this.#recordLimit()) {
+      this.plan.truncated = true;
+      return;
+    }
+    this.plan.addPointer(owner);
+    this.#addBlockBytes(state, ZONE_SOA_BYTES, length);
+    this.plan.authorities = 1;
+  }
+
+  #addBlockBytes(block: number, start: number, length: number): void {
+    this.plan.add(block >>> SEGMENT_UNITS_LOG2, (block & SEGMENT_UNITS_MASK) * 8 + start, length);
+  }
+
+  /** Header flags, OPT and counters; the length of the reply. */
+  #finish(bytes: Uint8Array): number {
+    const { plan } = this;
+    const counters = this.#counters;
+    if (this.#ede !== 0) {
+      const code = this.#reader.memory.half(this.#ede, EDE_CODE);
+      if (code === EDE.STALE_ANSWER || code === EDE.STALE_NXDOMAIN) counters[COUNTER.stale]!++;
+    }
+    if (this.#query.edns) this.#addOpt();
+    const tc = plan.truncated ? 0x0200 : 0;
+    const aa = plan.authoritative ? 0x0400 : 0;
+    plan.flags = 0x8000 | ((bytes[2]! & 0x79) << 8) | aa | tc | (bytes[3]! & 0x10) | (plan.rcode & 15);
+    counters[COUNTER.rcode + plan.rcode]!++;
+    if (plan.truncated) counters[COUNTER.truncated]!++;
+    return plan.length;
+  }
+
+  /** RFC 6891 s.6.1.1. Of an EDE the text goes first when there is no room (R26). */
+  #addOpt(): void {
+    const { plan } = this;
+    plan.addOptHead(this.#query.dnssecOk, plan.rcode === RCODE.BADVERS);
+    if (this.#ede !== 0) {
+      const full = this.#reader.memory.half(this.#ede, EDE_FULL_LENGTH);
+      if (plan.length + full <= this.#limit) this.#addBlockBytes(this.#ede, EDE_FULL_BYTES, full);
+      else this.#addBlockBytes(this.#ede, EDE_BARE_BYTES, EDE_BARE_LENGTH);
+    } else if (this.#fixedEde !== 0) plan.addFixedEde(this.#fixedEde);
+    else plan.addNoOptions();
+  }
+}
+
+/** Is the last label `arpa`? */
+function isArpa(bytes: Uint8Array, query: Query): boolean {
+  const label = query.labels[query.labelCount - 1]!;
+  if (bytes[label] !== ARPA.length) return false;
+  for (let i = 0; i < ARPA.length; i++) if ((bytes[label + 1 + i]! | 0x20) !== ARPA.charCodeAt(i)) return false;
+  return true;
 }

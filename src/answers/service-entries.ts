@@ -1,0 +1,122 @@
+/** Keeps one service's names in the table in step with its view: only what changed is written (R21 to R25). */
+import { joinName } from '../dns/names.js';
+import type { Row } from '../registry/registry.js';
+import type { ServiceView } from './contract.js';
+import type { SetRef } from './entry.js';
+import { type ServiceName, serviceNames } from './naming/rfc2782.js';
+import { type CompiledSet, compileAddresses, compileSrv } from './service-sets.js';
+import type { AnswerTable } from './table.js';
+
+/** Where a service's names go. */
+export interface Place {
+  readonly table: AnswerTable;
+  readonly zone: number;
+  /** The zone's name in wire form. */
+  readonly wire: Uint8Array;
+  /** Seconds. */
+  readonly ttl: number;
+}
+
+/** A published name: its labels below the zone, and the shared sets that its entry refers to. */
+interface Published {
+  readonly name: string;
+  readonly sets: readonly SetRef[];
+}
+
+export class ServiceEntries {
+  readonly #place: Place;
+  #published: readonly Published[] = [];
+
+  constructor(place: Place) {
+    this.#place = place;
+  }
+
+  put(view: ServiceView): void {
+    const { table, zone } = this.#place;
+    const before = new Map(this.#published.map((published) => [published.name, published.sets]));
+    const compiler = new Compiler(this.#place, view);
+    const after: Published[] = [];
+    for (const name of serviceNames(view.label, view.rows)) {
+      const wire = this.#wire(name.name);
+      if (wire === undefined) continue;
+      const sets = compiler.sets(name, before.get(name.name) ?? []);
+      table.set(zone, wire, view.status, sets);
+      after.push({ name: name.name, sets });
+      before.delete(name.name);
+    }
+    for (const gone of before.keys()) table.delete(zone, this.#wire(gone)!);
+    this.#release(after);
+  }
+
+  remove(): void {
+    for (const { name } of this.#published) this.#place.table.delete(this.#place.zone, this.#wire(name)!);
+    this.#release([]);
+  }
+
+  /** Frees the sets that no name refers to any more. */
+  #release(after: readonly Published[]): void {
+    const kept = blocksOf(after);
+    for (const block of blocksOf(this.#published)) if (!kept.has(block)) this.#place.table.free(block);
+    this.#published = after;
+  }
+
+  #wire(name: string): Uint8Array | undefined {
+    return joinName(name.split('.'), this.#place.wire);
+  }
+}
+
+function blocksOf(published: readonly Published[]): Set<number> {
+  return new Set(published.flatMap(({ sets }) => sets.map(({ set }) => set as number)));
+}
+
+/** A narrowed set, what is answered of it, and that compiled, once a name wanted it. */
+interface Answer {
+  readonly subset: readonly Row[];
+  readonly rows: readonly Row[];
+  srv?: SetRef[];
+  addresses?: SetRef[];
+}
+
+/** Compiles each narrowed set once for all names that have it. */
+class Compiler {
+  readonly #place: Place;
+  readonly #view: ServiceView;
+  readonly #answers: Answer[] = [];
+
+  constructor(place: Place, view: ServiceView) {
+    this.#place = place;
+    this.#view = view;
+  }
+
+  /** `old`: the name's sets so far; those that are equal byte for byte are used again. */
+  sets(name: ServiceName, old: readonly SetRef[]): SetRef[] {
+    if (name.kind === 'non-terminal' || name.rows.length === 0) return [];
+    const answer = this.#answer(name.rows);
+    const { wire, ttl } = this.#place;
+    const order = { stable: this.#view.order === 'stable', most: this.#view.maxAnswers ?? 0 };
+    answer.srv ??= this.#store(compileSrv(answer.rows, wire, ttl, order), old);
+    if (name.kind === 'srv') return answer.srv;
+    answer.addresses ??= this.#store(compileAddresses(answer.rows, ttl, order), old);
+    return [...answer.addresses, ...answer.srv];
+  }
+
+  #answer(subset: readonly Row[]): Answer {
+    const known = this.#answers.find((answer) => sameRows(answer.subset, subset));
+    if (known !== undefined) return known;
+    const answer: Answer = { subset, rows: this.#view.answer(subset) };
+    this.#answers.push(answer);
+    return answer;
+  }
+
+  #store(sets: readonly CompiledSet[], old: readonly SetRef[]): SetRef[] {
+    const { table } = this.#place;
+    return sets.map(({ type, bytes }) => {
+      const same = old.find((ref) => ref.type === type && table.holds(ref.set as number, bytes));
+      return same ?? { type, set: table.put(bytes) };
+    });
+  }
+}
+
+function sameRows(a: readonly Row[], b: readonly Row[]): boolean {
+  return a === b || (a.length === b.length && a.every((row, i) => row === b[i]));
+}

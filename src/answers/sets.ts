@@ -1,0 +1,164 @@
+/** Compiles record sets to the blocks that readers assemble replies from, for the layout see shared.ts. */
+import { ByteWriter } from '../dns/byte-writer.js';
+import { addressType, QUESTION_OWNER, type Srv, writeSrv, writeTail } from '../dns/records.js';
+import {
+  SET_COUNT,
+  SET_FLAGS,
+  SET_GROUPS,
+  SET_HEAD_BYTES,
+  SET_MOST,
+  SET_REPEATED,
+  SET_STABLE,
+  SET_STRIDE,
+  SET_STRIDE_BYTES,
+  SET_WEIGHTED,
+  SET_ZONE,
+} from './shared.js';
+
+export interface SetOrder {
+  /** Records are given in their own order, always. */
+  readonly stable: boolean;
+  /** Most records in one answer; 0: all (R24). */
+  readonly most: number;
+}
+
+export interface WeightedAddress {
+  readonly address: Uint8Array;
+  readonly weight: number;
+}
+
+export interface SrvItem extends Srv {
+  /** Equal for equal targets. */
+  readonly targetKey: string;
+  /** Of the target, for the additional section. */
+  readonly address?: Uint8Array;
+}
+
+const MAX_RECORDS = 0xffff;
+/** Far more than any reply holds, and it fits a segment of the arena. */
+const MAX_RECORD_BYTES = 4 * 1024 * 1024;
+
+const records = new ByteWriter(64 * 1024);
+
+/** One record that is a set of its own. `zone`: whose clients may see it, for reverse names. */
+export function singleSet(record: Uint8Array, zone = 0): Uint8Array {
+  const layout = { order: { stable: true, most: 0 }, stride: record.length, zone, weights: [0], groups: [1] };
+  return assemble({ ...layout, places: [], targets: [] }, record);
+}
+
+/** A or AAAA records of one priority, in the given order; addresses do not repeat and are of one family. */
+export function addressSet(ttl: number, addresses: readonly WeightedAddress[], order: SetOrder): Uint8Array {
+  records.reset();
+  const kept = addresses.slice(0, MAX_RECORDS);
+  for (const { address } of kept) {
+    records.u16(QUESTION_OWNER);
+    writeTail(records, addressType(address), ttl, address);
+  }
+  const weights = kept.map(({ weight }) => weight);
+  const stride = records.length / Math.max(kept.length, 1);
+  return assemble({ order, stride, zone: 0, weights, groups: [kept.length], places: [], targets: [] }, records.view());
+}
+
+/** SRV records, best priority first, each with its target's address record behind it. */
+export function srvSet(ttl: number, items: readonly SrvItem[], order: SetOrder): Uint8Array {
+  records.reset();
+  const weights: number[] = [];
+  const groups: number[] = [];
+  const places: Place[] = [];
+  const targets: number[] = [];
+  const numbers = new Map<string, number>();
+  for (const item of items) {
+    if (places.length === MAX_RECORDS || records.length > MAX_RECORD_BYTES) break;
+    const at = records.length;
+    writeSrv(records, ttl, item);
+    const length = records.length - at;
+    if (item.address !== undefined) writeTail(records, addressType(item.address), ttl, item.address);
+    places.push({ at, length, tail: records.length - at - length });
+    if (places.length > 1 && items[places.length - 2]!.priority !== item.priority) groups.push(places.length - 1);
+    weights.push(item.weight);
+    const number = numbers.get(item.targetKey) ?? numbers.size;
+    numbers.set(item.targetKey, number);
+    targets.push(number);
+  }
+  groups.push(places.length);
+  const repeated = numbers.size < targets.length ? targets : [];
+  return assemble({ order, stride: 0, zone: 0, weights, groups, places, targets: repeated }, records.view());
+}
+
+/** A record's place among the records: start, length, and length of the tail behind it. */
+interface Place {
+  readonly at: number;
+  readonly length: number;
+  readonly tail: number;
+}
+
+interface Layout {
+  readonly order: SetOrder;
+  /** Length of every record; 0: they have `places`. */
+  readonly stride: number;
+  readonly zone: number;
+  readonly weights: readonly number[];
+  /** One past the last record of each priority. */
+  readonly groups: readonly number[];
+  readonly places: readonly Place[];
+  /** Number of each record's target; empty when no two are the same. */
+  readonly targets: readonly number[];
+}
+
+function assemble(layout: Layout, recordBytes: Uint8Array): Uint8Array {
+  const { order, stride, weights, groups, places, targets } = layout;
+  const count = weights.length;
+  const weighted = !order.stable && unequal(weights, groups);
+  const weightBytes = weighted ? count * 4 : 0;
+  const placeBytes = places.length * 8;
+  const groupBytes = groups.length > 1 ? groups.length * 2 : 0;
+  const start = (SET_HEAD_BYTES + weightBytes + placeBytes + groupBytes + targets.length * 2 + 3) & ~3;
+  const size = (start + recordBytes.length + 7) & ~7;
+  const block = new Uint8Array(size);
+  const halves = new Uint16Array(block.buffer);
+  const words = new Uint32Array(block.buffer);
+  words[0] = size;
+  halves[SET_FLAGS] =
+    (stride > 0 ? SET_STRIDE : 0) |
+    (weighted ? SET_WEIGHTED : 0) |
+    (order.stable ? SET_STABLE : 0) |
+    (targets.length > 0 ? SET_REPEATED : 0);
+  halves[SET_COUNT] = count;
+  halves[SET_MOST] = Math.min(order.most, MAX_RECORDS);
+  halves[SET_GROUPS] = groups.length;
+  halves[SET_STRIDE_BYTES] = stride;
+  halves[SET_ZONE] = layout.zone;
+  let at = SET_HEAD_BYTES;
+  if (weighted) addUp(weights, groups, words, at >> 2);
+  at += weightBytes;
+  for (const place of places) {
+    words[at >> 2] = start + place.at;
+    halves[(at >> 1) + 2] = place.length;
+    halves[(at >> 1) + 3] = place.tail;
+    at += 8;
+  }
+  if (groupBytes > 0) halves.set(groups, at >> 1);
+  at += groupBytes;
+  halves.set(targets, at >> 1);
+  block.set(recordBytes, start);
+  return block;
+}
+
+/** Does any group hold different weights? */
+function unequal(weights: readonly number[], groups: readonly number[]): boolean {
+  let from = 0;
+  for (const to of groups) {
+    for (let i = from + 1; i < to; i++) if (weights[i] !== weights[from]) return true;
+    from = to;
+  }
+  return false;
+}
+
+function addUp(weights: readonly number[], groups: readonly number[], words: Uint32Array, start: number): void {
+  let from = 0;
+  for (const to of groups) {
+    let sum = 0;
+    for (let i = from; i < to; i++) words[start + i] = sum += weights[i]!;
+    from = to;
+  }
+}

@@ -1,0 +1,49 @@
+/** Addresses as bytes, and the names that stand for them. */
+import ipaddr from 'ipaddr.js';
+import { nameToWire } from './names.js';
+
+const DOTTED_QUAD = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/;
+
+/** 4 or 16 bytes, network order; a v4-mapped IPv6 address gives 4. Undefined when `text` is no IP address. */
+export function addressBytes(text: string): Uint8Array | undefined {
+  const quad = DOTTED_QUAD.exec(text);
+  if (quad !== null) {
+    const bytes = Uint8Array.of(Number(quad[1]), Number(quad[2]), Number(quad[3]), Number(quad[4]));
+    return bytes.join('.') === text ? bytes : undefined;
+  }
+  if (!text.includes(':') || text.includes('%') || !ipaddr.IPv6.isValid(text)) return undefined;
+  const parsed = ipaddr.IPv6.parse(text);
+  return Uint8Array.from((parsed.isIPv4MappedAddress() ? parsed.toIPv4Address() : parsed).toByteArray());
+}
+
+/** R23: `10-0-0-1`, or the eight groups of an IPv6 address: `fd00-0-0-0-0-0-0-1`. */
+export function targetLabel(address: Uint8Array): string {
+  if (address.length === 4) return address.join('-');
+  const groups: string[] = [];
+  for (let i = 0; i < 16; i += 2) groups.push(((address[i]! << 8) | address[i + 1]!).toString(16));
+  return groups.join('-');
+}
+
+/** The name of the address in `in-addr.arpa` or `ip6.arpa`, in wire form. */
+export function reverseName(address: Uint8Array): Uint8Array {
+  const labels: string[] = [];
+  for (let i = address.length - 1; i >= 0; i--) {
+    const byte = address[i]!;
+    if (address.length === 4) labels.push(String(byte));
+    else labels.push((byte & 15).toString(16), (byte >> 4).toString(16));
+  }
+  return nameToWire(labels.join('.') + (address.length === 4 ? '.in-addr.arpa' : '.ip6.arpa'))!;
+}
+
+/** Network and mask of a prefix such as `10.0.0.0/8` or `::1/128`, 4 or 16 bytes each. Undefined when it is none. */
+export function prefixBytes(text: string): { network: Uint8Array; mask: Uint8Array } | undefined {
+  const slash = text.lastIndexOf('/');
+  const address = addressBytes(slash < 0 ? text : text.slice(0, slash));
+  if (address === undefined) return undefined;
+  const mapped = address.length === 4 && text.includes(':');
+  const bits = slash < 0 ? address.length * 8 : Number(text.slice(slash + 1)) - (mapped ? 96 : 0);
+  if (!Number.isInteger(bits) || bits < 0 || bits > address.length * 8) return undefined;
+  const mask = new Uint8Array(address.length);
+  for (let i = 0; i < bits; i++) mask[i >> 3]! |= 0x80 >> (i & 7);
+  return { network: address.map((byte, i) => byte & mask[i]!), mask };
+}
