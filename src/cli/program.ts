@@ -30,18 +30,15 @@ function quietWhenNobodyReads(): void {
 }
 
 const configOption = () =>
-  new Option(
-    '-c, --config <file>',
-    `the configuration (or HOLDFAST_CONFIG; ${DEFAULT_CONFIG_FILE} without both)`,
-  ).default(defaultConfigFile(), 'see left');
+  new Option('-c, --config <file>', `the configuration; without it HOLDFAST_CONFIG, or ${DEFAULT_CONFIG_FILE}`);
+const withConfig = <T extends object>(options: T) => ({ config: defaultConfigFile(), ...options });
 const jsonOption = () => new Option('--json', 'print the document as JSON');
 
 function build(done: (exit: number) => void): Command {
   const program = new Command('holdfast')
     .description(
-      'A nameserver for service discovery that keeps answering when its registry is gone.\n' +
-        'It answers SRV, A and AAAA from memory, refreshes in the background, and leaves out\n' +
-        'endpoints that its prober finds dead.',
+      'A nameserver for service discovery that keeps answering when its registry is gone. It answers SRV, A and AAAA ' +
+        'from memory, refreshes in the background, and leaves out endpoints that its prober finds dead.',
     )
     .version(programVersion(), '-V, --version', 'print the version')
     .helpCommand(false)
@@ -76,12 +73,12 @@ function build(done: (exit: number) => void): Command {
         ),
     )
     .action(async (options) =>
-      done(await (await import('./serve.js')).serve({ ...options, lastGood: options.lastGood === true })),
+      done(await (await import('./serve.js')).serve({ ...withConfig(options), lastGood: options.lastGood === true })),
     );
 
   command('probe', 'probe endpoints for the resolver, in a process of its own')
     .addHelpText('after', '\nRuns beside `holdfast serve`, with the same configuration, and waits for it.\n')
-    .action(async (options) => done(await (await import('./probe.js')).probe(options)));
+    .action(async (options) => done(await (await import('./probe.js')).probe(withConfig(options))));
 
   program
     .command('demo')
@@ -96,12 +93,12 @@ function build(done: (exit: number) => void): Command {
       'after',
       '\nExit code 0: good. 1: good, but some entries are left out. 2: the configuration or a\nregistry file is bad.\n',
     )
-    .action(async (options) => done(await (await import('./check.js')).check(options)));
+    .action(async (options) => done(await (await import('./check.js')).check(withConfig(options))));
 
   command('status', 'how the resolver stands, and what is frozen since when')
     .addOption(jsonOption())
     .addHelpText('after', '\nExit code 0: all is well. 1: degraded. 3: not running.\n')
-    .action(async (options) => done(await (await import('./status.js')).status(options)));
+    .action(async (options) => done(await (await import('./status.js')).status(withConfig(options))));
 
   command('explain <name> [type]', 'why each endpoint of a name is in or out of the answer')
     .addOption(jsonOption())
@@ -112,7 +109,9 @@ function build(done: (exit: number) => void): Command {
         ['holdfast explain _http._tcp.orders.svc.internal SRV', 'one port'],
       ),
     )
-    .action(async (name, type, options) => done(await (await import('./explain.js')).explain(name, type, options)));
+    .action(async (name, type, options) =>
+      done(await (await import('./explain.js')).explain(name, type, withConfig(options))),
+    );
 
   command('query <name> [type]', 'ask the resolver, or another name server, a DNS question')
     .addOption(
@@ -134,7 +133,7 @@ function build(done: (exit: number) => void): Command {
         ),
     )
     .action(async (name, type, { timeout, ...options }) =>
-      done(await (await import('./query.js')).query(name, type, { ...options, timeoutMs: timeout })),
+      done(await (await import('./query.js')).query(name, type, { ...withConfig(options), timeoutMs: timeout })),
     );
 
   command('accept <name>', "let go what the guard holds of a service: it is gone on purpose ('*' for the whole zone)")
@@ -147,7 +146,7 @@ function build(done: (exit: number) => void): Command {
         ["holdfast accept '*' --zone svc.internal", 'the zone was emptied on purpose'],
       ),
     )
-    .action(async (name, options) => done(await (await import('./accept.js')).accept(name, options)));
+    .action(async (name, options) => done(await (await import('./accept.js')).accept(name, withConfig(options))));
 
   return program;
 }
