@@ -5,7 +5,9 @@ import { type Latency, LatencyHistogram } from './latency-histogram.js';
 
 /** Sums since the start of the process. */
 export interface CounterReadings {
-  readonly queries: readonly { transport: 'udp' | 'tcp'; type: string; rcode: string; count: number }[];
+  readonly queries: readonly { transport: 'udp' | 'tcp'; count: number }[];
+  readonly types: readonly { type: string; count: number }[];
+  readonly responses: readonly { rcode: string; count: number }[];
   readonly drops: readonly { reason: string; count: number }[];
   /** Answers that went out while stale (R1). */
   readonly staleAnswers: number;
@@ -166,14 +168,24 @@ const DECLARATIONS: readonly Declaration[] = [
   },
   {
     name: 'holdfast_queries_total',
-    help: 'Questions answered.',
+    help: 'Queries, by transport.',
     kind: 'counter',
-    labels: ['transport', 'type', 'rcode'],
-    read: ({ counters }) =>
-      counters.queries.map(({ transport, type, rcode, count }) => ({
-        labels: { transport, type, rcode },
-        value: count,
-      })),
+    labels: ['transport'],
+    read: ({ counters }) => counters.queries.map(({ transport, count }) => ({ labels: { transport }, value: count })),
+  },
+  {
+    name: 'holdfast_queries_by_type_total',
+    help: 'Queries, by record type.',
+    kind: 'counter',
+    labels: ['type'],
+    read: ({ counters }) => counters.types.map(({ type, count }) => ({ labels: { type }, value: count })),
+  },
+  {
+    name: 'holdfast_responses_total',
+    help: 'Replies, by rcode.',
+    kind: 'counter',
+    labels: ['rcode'],
+    read: ({ counters }) => counters.responses.map(({ rcode, count }) => ({ labels: { rcode }, value: count })),
   },
   {
     name: 'holdfast_drops_total',

@@ -28,7 +28,8 @@ export interface ResolverOptions {
 
 /** What changed in a zone since its snapshot was last taken. */
 export interface ZoneDelta {
-  readonly meta: object;
+  /** JSON text, like the services'. */
+  readonly meta: string;
   readonly put: readonly (readonly [name: string, json: string])[];
   readonly drop: readonly string[];
 }
@@ -157,18 +158,18 @@ export class Resolver {
     return { meta: exportMeta(zone, now), services };
   }
 
-  /** What changed since the last call, for the snapshot's writer. */
-  takeDelta(key: string, now: Instant): ZoneDelta {
+  /** What changed since the last call, for the snapshot's writer; `full`: everything. */
+  takeDelta(key: string, full: boolean, now: Instant): ZoneDelta {
     const zone = this.#zones.get(key)!;
     const put: [string, string][] = [];
     const drop: string[] = [];
-    for (const name of zone.unsaved) {
+    for (const name of full ? zone.catalog.services.keys() : zone.unsaved) {
       const service = zone.catalog.services.get(name);
       if (service === undefined) drop.push(name);
       else put.push([name, JSON.stringify(exportService(service, this.verdicts, now))]);
     }
     zone.unsaved.clear();
-    return { meta: exportMeta(zone, now), put, drop };
+    return { meta: JSON.stringify(exportMeta(zone, now)), put, drop };
   }
 
   /**

@@ -1,0 +1,124 @@
+/** What the HTTP interface tells of the whole process. */
+import type { AdminSource, StatusDocument } from '../admin/documents.js';
+import type { Config } from '../config/types.js';
+import type { AnswerServer, ListenerStatus } from '../server/answer-server.js';
+import type { Clock, Instant } from '../system/clock.js';
+import { programVersion } from '../system/version.js';
+import type { ProberLink } from './prober-link.js';
+import type { Resolver } from './resolver.js';
+import type { Snapshots } from './snapshots.js';
+import { describeAge } from './status-text.js';
+
+export interface DaemonFacts {
+  readonly config: Config;
+  readonly lastGood: boolean;
+  readonly configError: string | undefined;
+  readonly reloads: { readonly done: number; readonly refused: number };
+}
+
+export interface DaemonParts {
+  readonly resolver: Resolver;
+  readonly server: AnswerServer;
+  readonly prober: ProberLink;
+  readonly snapshots: Snapshots;
+  readonly clock: Clock;
+  readonly started: Instant;
+  facts(): DaemonFacts;
+  /** Something was changed from outside. */
+  changed(): void;
+}
+
+export function adminSource(parts: DaemonParts, metrics: () => Promise<string>): AdminSource {
+  const { resolver, clock } = parts;
+  return {
+    status: () => daemonStatus(parts),
+    services: () => resolver.services(),
+    explain: (name, type) => resolver.explain(name, type, clock.now()),
+    ready: () => {
+      const problems = notReady(parts);
+      return { ready: problems.length === 0, problems };
+    },
+    accept: (name, zone) => {
+      const released = resolver.accept(name, zone, clock.now());
+      parts.changed();
+      return { released: released ?? 0 };
+    },
+    metrics,
+  };
+}
+
+export function daemonStatus(parts: DaemonParts): StatusDocument {
+  const now = parts.clock.now();
+  const { config, lastGood, configError } = parts.facts();
+  const listeners = listenStatus(parts.server.listeners());
+  const prober = proberStatus(parts);
+  const zones = parts.resolver.zoneStatus(now);
+  const problems: string[] = [];
+  if (configError !== undefined) {
+    problems.push(
+      lastGood
+        ? `running on the last good configuration: ${configError}`
+        : `the last reload was refused: ${configError}`,
+    );
+  }
+  for (const zone of zones) {
+    if (!zone.heard) {
+      const silent = describeAge(Math.max(0, now.wall - Date.parse(zone.since))).text;
+      const capacity =
+        zone.state === 'never-synced' ? 'nothing to answer with yet' : 'capacity is frozen: no new endpoints';
+      problems.push(`zone ${zone.name}: registry not heard for ${silent} (${zone.reason ?? 'unknown'}); ${capacity}`);
+    }
+    if (zone.guard.alarm)
+      problems.push(`zone ${zone.name}: the guard holds passing endpoints of ${zone.guard.services.join(', ')}`);
+    for (const name of zone.floor) problems.push(`zone ${zone.name}: ${name} is answered by the floor (R11)`);
+  }
+  if (prober.state === 'stale') problems.push('the prober is silent: dead endpoints are not left out');
+  if (prober.state === 'never')
+    problems.push('no prober has connected: dead endpoints are not left out (holdfast probe)');
+  for (const [zone, reason] of parts.snapshots.problems) problems.push(`zone ${zone}: snapshot not written: ${reason}`);
+  for (const { address, port, udp, tcp, error } of listeners) {
+    if (udp === 'up' && tcp === 'up') continue;
+    problems.push(`${address} port ${port} is not bound yet${error === undefined ? '' : `: ${error}`}`);
+  }
+  return {
+    version: programVersion(),
+    pid: process.pid,
+    started: new Date(parts.started.wall).toISOString(),
+    uptimeMs: Math.round(now.boot - parts.started.boot),
+    state: problems.length === 0 ? 'ok' : 'degraded',
+    problems,
+    config: { file: config.file, lastGood, ...(configError === undefined ? {} : { error: configError }) },
+    listen: listeners,
+    transport: parts.server.transport,
+    prober,
+    zones,
+  };
+}
+
+/** UDP and TCP of an address in one line. */
+function listenStatus(listeners: readonly ListenerStatus[]): StatusDocument['listen'] {
+  const state = (one: ListenerStatus | undefined): 'up' | 'retrying' => (one?.state === 'up' ? 'up' : 'retrying');
+  return listeners
+    .filter(({ protocol }) => protocol === 'udp')
+    .map((udp) => {
+      const tcp = listeners.find((o) => o.protocol === 'tcp' && o.address === udp.address && o.port === udp.port);
+      const error = udp.error ?? tcp?.error;
+      const { address, port } = udp;
+      return { address, port, udp: state(udp), tcp: state(tcp), ...(error === undefined ? {} : { error }) };
+    });
+}
+
+function proberStatus(parts: DaemonParts): StatusDocument['prober'] {
+  const status = parts.prober.status();
+  return status.state === 'never' && parts.resolver.targetCount === 0 ? { ...status, state: 'not-needed' } : status;
+}
+
+/** R25, R29: sockets answer, and every zone has data. */
+function notReady(parts: DaemonParts): string[] {
+  const problems: string[] = [];
+  if (!parts.server.listeners().some(({ state }) => state === 'up')) problems.push('no listen address is bound');
+  for (const zone of parts.resolver.zones) {
+    if (zone.source === 'none') problems.push(`zone ${zone.config.name} has had no list and no snapshot yet`);
+  }
+  return problems;
+}

@@ -1,0 +1,335 @@
+/** The resolver's process: its threads, sockets, timers and signals around the deterministic core. */
+import { join } from 'node:path';
+import type { Config, ZoneConfig } from '../config/types.js';
+import { AnswerServer, ListenError } from '../server/answer-server.js';
+import { BootClock, ClockWatch } from '../system/boot-clock.js';
+import type { Instant, Ms } from '../system/clock.js';
+import { type OpenLog, openLog } from '../system/log.js';
+import { machineId } from '../system/machine.js';
+import { DaemonCounters } from './daemon-counters.js';
+import { adminSource, daemonStatus } from './daemon-status.js';
+import { ProberLink } from './prober-link.js';
+import { Resolver, zoneKey } from './resolver.js';
+import { Snapshots, snapshotFolder } from './snapshots.js';
+import { SyncLink } from './sync-link.js';
+
+export interface DaemonOptions {
+  readonly config: Config;
+  /** It runs on the last good configuration, since the file is bad (R35). */
+  readonly lastGood: boolean;
+  /** What is wrong with the file, in one line. */
+  readonly configError?: string;
+  /** Reads and checks the configuration again. Rejects with a ConfigError. */
+  reload(): Promise<Config>;
+  /** Called with what has come into force (R35). Rejects when it cannot be kept. */
+  inForce(config: Config): Promise<void>;
+}
+
+const OK = 0;
+const FAILED = 1;
+/** The clocks are compared, and the shortest ages are looked at, this often. */
+const LOOK_MS: Ms = 1_000;
+/** Verdicts come in bursts; the prober is told of new targets, and snapshots of changes, at most this often. */
+const SNAPSHOT_MS: Ms = 1_000;
+const LEAST_WAKE_MS: Ms = 5;
+/** A clean stop writes what it can within this. */
+const FLUSH_MS: Ms = 1_000;
+/** And is over after this, whatever a disk does. */
+const STOP_MS: Ms = 1_800;
+
+/** Runs until a signal ends it. Resolves with the exit code. */
+export async function runDaemon(options: DaemonOptions): Promise<number> {
+  const clock = new BootClock();
+  const log = openLog({ level: options.config.log.level, name: 'resolver', now: () => clock.now().boot });
+  const daemon = new Daemon(options, clock, log);
+  try {
+    return await daemon.run();
+  } finally {
+    log.close();
+  }
+}
+
+class Daemon {
+  readonly #options: DaemonOptions;
+  readonly #clock: BootClock;
+  readonly #log: OpenLog;
+  readonly #started: Instant;
+  readonly #server: AnswerServer;
+  readonly #resolver: Resolver;
+  readonly #snapshots: Snapshots;
+  readonly #sync: SyncLink;
+  readonly #prober: ProberLink;
+  readonly #watch = new ClockWatch(LOOK_MS);
+  readonly #counters = new DaemonCounters();
+  readonly #ends: (() => unknown)[] = [];
+  #config: Config;
+  #configError: string | undefined;
+  #lastGood: boolean;
+  #reloads = { done: 0, refused: 0 };
+  #wake: NodeJS.Timeout | undefined;
+  #tableMoved = false;
+  #stopping: Promise<number> | undefined;
+  #reloading: Promise<void> = Promise.resolve();
+
+  constructor(options: DaemonOptions, clock: BootClock, log: OpenLog) {
+    this.#options = options;
+    this.#config = options.config;
+    this.#configError = options.configError;
+    this.#lastGood = options.lastGood;
+    this.#clock = clock;
+    this.#log = log;
+    this.#started = clock.now();
+    this.#server = new AnswerServer({ log: log.log });
+    const seed = crypto.getRandomValues(new Uint32Array(1))[0]!;
+    this.#resolver = new Resolver(
+      this.#config,
+      { log: log.log, targets: (add, remove) => this.#prober?.changeTargets(add, remove) },
+      this.#started,
+      { seed },
+    );
+    const machine = machineId();
+    this.#snapshots = new Snapshots(this.#resolver, machine, log.log);
+    this.#prober = new ProberLink({ path: join(this.#config.runDir, 'prober.sock'), log: log.log, clock });
+    this.#sync = new SyncLink({
+      snapshotFolder: snapshotFolder(this.#config.stateDir),
+      machine,
+      log: log.log,
+      onReport: (zone, registry, report) => {
+        const now = this.#enter();
+        const first = this.#resolver.zone(zone)?.source === 'none';
+        this.#resolver.report(zone, registry, report, now);
+        if (first && (report.kind === 'unreachable' || report.kind === 'unbelievable')) {
+          this.#snapshots.firstSyncFailed(zone, now);
+        }
+        this.#leave(now);
+      },
+      onSnapshotProblem: (zone, reason) => this.#snapshots.problem(zone, reason),
+      onSnapshotWritten: (zone, wall) => this.#snapshots.wrote(zone, wall),
+      onSnapshotWanted: () => this.#snapshots.wantFull(),
+    });
+  }
+
+  async run(): Promise<number> {
+    const { config } = this;
+    const stopped = this.#awaitSignals();
+    const restored = this.#snapshots.load(config.stateDir, config.zones, this.#started);
+    this.#resolver.table.onChange = () => this.#moveTable();
+    try {
+      await this.#server.start({
+        listen: config.listen,
+        workers: config.workers,
+        transport: config.transport,
+        table: this.#resolver.table,
+        stateDir: config.stateDir,
+      });
+    } catch (error) {
+      if (!(error instanceof ListenError)) throw error;
+      this.#log.log('error', 'cannot-listen', { reason: error.message });
+      process.stderr.write(`holdfast: ${error.message}\n`);
+      await this.#server.stop();
+      return FAILED;
+    }
+    this.#log.log('info', 'answering', {
+      listen: config.listen.map(({ address, port }) => `${address} port ${port}`),
+      zones: config.zones.map((zone) => zone.name),
+      transport: this.#server.transport,
+      afterMs: Math.round(performance.now()),
+    });
+    if (this.#configError !== undefined)
+      this.#log.log('error', 'last-good-configuration', { reason: this.#configError });
+    this.#begin(restored);
+    return stopped;
+  }
+
+  /** What the first answer does not need. */
+  #begin(restored: readonly string[]): void {
+    this.#log.start();
+    this.#sync.start(this.#syncZones(), restored);
+    this.#prober.onResults((results) => {
+      const now = this.#enter();
+      this.#resolver.results(results, now);
+      this.#leave(now);
+    });
+    this.#prober.setTargets(this.#resolver.targets());
+    void this.#prober
+      .start()
+      .catch((error: Error) => this.#log.log('error', 'prober-socket', { reason: error.message }));
+    this.#watch.observe(this.#clock.read());
+    this.#every(LOOK_MS, () => this.#look());
+    this.#every(SNAPSHOT_MS, () => this.#save());
+    void this.#openControl();
+    void this.#keepConfig();
+    this.#leave(this.#clock.now());
+  }
+
+  async #openControl(): Promise<void> {
+    const [{ AdminServer }, { Metrics }] = await Promise.all([
+      import('../admin/server.js'),
+      import('../admin/metrics.js'),
+    ]);
+    const { config } = this;
+    const parts = {
+      resolver: this.#resolver,
+      server: this.#server,
+      prober: this.#prober,
+      snapshots: this.#snapshots,
+      clock: this.#clock,
+      started: this.#started,
+      facts: () => ({
+        config: this.#config,
+        lastGood: this.#lastGood,
+        configError: this.#configError,
+        reloads: this.#reloads,
+      }),
+      changed: () => this.#leave(this.#clock.now()),
+    };
+    const metrics = new Metrics({ status: () => daemonStatus(parts), counters: () => this.#counters.read(parts) });
+    const admin = new AdminServer({
+      source: adminSource(parts, () => metrics.text()),
+      runDir: config.runDir,
+      ...(config.admin === undefined ? {} : { admin: config.admin }),
+      log: this.#log.log,
+    });
+    this.#ends.push(() => admin.stop());
+    if (this.#stopping === undefined) await admin.start();
+  }
+
+  get config(): Config {
+    return this.#config;
+  }
+
+  /** Views of one name are zones of their own, so the worker knows zones by key. */
+  #syncZones(): ZoneConfig[] {
+    return this.#config.zones.map((zone) => ({ ...zone, name: zoneKey(zone) }));
+  }
+
+  /** Every way into the core: a gap of the clocks is known before anything is judged by them (R30). */
+  #enter(): Instant {
+    const readings = this.#clock.read();
+    const gap = this.#watch.observe(readings);
+    const now = { boot: readings.boot, wall: readings.wall };
+    if (gap !== undefined) {
+      this.#log.log('warn', 'clock-gap', { kind: gap.kind, byMs: Math.round(gap.by) });
+      this.#resolver.clockGap(now);
+      this.#sync.relist();
+    }
+    return now;
+  }
+
+  /** After anything that may have changed what is due. */
+  #leave(now: Instant): void {
+    clearTimeout(this.#wake);
+    if (this.#stopping !== undefined) return;
+    const next = Math.min(this.#resolver.nextWake(now), this.#snapshots.nextWake());
+    if (next === Number.POSITIVE_INFINITY) return;
+    const delay = Math.min(Math.max(next - now.boot, LEAST_WAKE_MS), 2 ** 31 - 1);
+    this.#wake = setTimeout(() => this.#tick(), delay);
+  }
+
+  #tick(): void {
+    const now = this.#enter();
+    this.#snapshots.tick(now);
+    this.#resolver.tick(now);
+    this.#leave(now);
+  }
+
+  #look(): void {
+    this.#tick();
+    // The words of the threads' counters wrap, so they are read now and then.
+    this.#counters.sum(this.#server);
+  }
+
+  #save(): void {
+    for (const delta of this.#snapshots.deltas(this.#clock.now())) this.#sync.snapshot(delta);
+  }
+
+  /** Readers take a new handle once a turn, however often the table moved in it. */
+  #moveTable(): void {
+    if (this.#tableMoved) return;
+    this.#tableMoved = true;
+    setImmediate(() => {
+      this.#tableMoved = false;
+      this.#server.update(this.#resolver.table.share());
+    });
+  }
+
+  #every(ms: Ms, task: () => void): void {
+    const timer = setInterval(task, ms);
+    this.#ends.push(() => clearInterval(timer));
+  }
+
+  async #keepConfig(): Promise<void> {
+    if (this.#lastGood) return;
+    await this.#options
+      .inForce(this.#config)
+      .catch((error: Error) => this.#log.log('warn', 'configuration-not-kept', { reason: error.message }));
+  }
+
+  #awaitSignals(): Promise<number> {
+    return new Promise((resolve, reject) => {
+      const stop = (signal: NodeJS.Signals): void => {
+        // A second signal does not wait for anything.
+        if (this.#stopping !== undefined) process.kill(process.pid, 'SIGKILL');
+        this.#stopping = this.#stop(signal);
+        this.#stopping.then(resolve, reject);
+      };
+      process.on('SIGTERM', stop);
+      process.on('SIGINT', stop);
+      process.on('SIGHUP', () => {
+        this.#reloading = this.#reloading.then(() => this.#reload());
+      });
+    });
+  }
+
+  async #reload(): Promise<void> {
+    if (this.#stopping !== undefined) return;
+    let config: Config;
+    try {
+      config = await this.#options.reload();
+    } catch (error) {
+      this.#reloads.refused++;
+      this.#configError = (error as Error).message;
+      this.#log.log('error', 'reload-refused', {
+        reason: this.#configError,
+        running: 'the configuration in force stays',
+      });
+      return;
+    }
+    const now = this.#enter();
+    const fixed = ['stateDir', 'runDir', 'admin', 'workers', 'transport'] as const;
+    const needRestart = fixed.filter((key) => JSON.stringify(config[key]) !== JSON.stringify(this.#config[key]));
+    if (needRestart.length > 0) this.#log.log('warn', 'reload-needs-restart', { keys: needRestart });
+    this.#config = { ...config, ...Object.fromEntries(fixed.map((key) => [key, this.#config[key]])) };
+    this.#configError = undefined;
+    this.#lastGood = false;
+    this.#log.setLevel(config.log.level);
+    await this.#server.setListen(config.listen);
+    const added = config.zones.filter((zone) => this.#resolver.zone(zoneKey(zone)) === undefined);
+    this.#resolver.reload(this.#config, now);
+    this.#snapshots.load(this.#config.stateDir, added, now);
+    this.#sync.reload(this.#syncZones());
+    this.#prober.setTargets(this.#resolver.targets());
+    this.#reloads.done++;
+    this.#log.log('info', 'reloaded', { zones: config.zones.map((zone) => zone.name) });
+    this.#leave(now);
+    await this.#keepConfig();
+  }
+
+  async #stop(signal: NodeJS.Signals): Promise<number> {
+    this.#log.log('info', 'stopping', { signal });
+    // A disk or a thread that hangs may not keep the process: what is left then is nothing that was not saved before.
+    const last = setTimeout(() => process.kill(process.pid, 'SIGKILL'), STOP_MS);
+    last.unref();
+    clearTimeout(this.#wake);
+    for (const end of this.#ends.splice(0)) void end();
+    const served = this.#server.stop();
+    this.#save();
+    const written = await this.#sync.flush(FLUSH_MS);
+    if (!written) this.#log.log('warn', 'snapshot-incomplete', {});
+    await Promise.all([served, this.#prober.stop()]);
+    await this.#sync.stop();
+    clearTimeout(last);
+    this.#log.log('info', 'stopped', {});
+    return OK;
+  }
+}

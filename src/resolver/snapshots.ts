@@ -1,0 +1,138 @@
+/** When a zone's snapshot is loaded, and what of it goes to the writer (R29). */
+import { join } from 'node:path';
+import { isTrusted, type LoadedSnapshot, loadSnapshot } from '../catalog/snapshot.js';
+import type { SnapshotDelta } from '../catalog/snapshot-writer.js';
+import type { ZoneConfig } from '../config/types.js';
+import { zoneIdentity } from '../registry/identity.js';
+import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
+import type { Log } from './events.js';
+import { type Resolver, zoneKey } from './resolver.js';
+
+/** A snapshot that is not trusted waits so long for the registry's own word. */
+const UNTRUSTED_WAIT_MS: Ms = 2_000;
+/** Between two deltas without a change: the wall time of the file is when it was last in force. */
+const IN_FORCE_MS: Ms = 60_000;
+
+export function snapshotFolder(stateDir: string): string {
+  return join(stateDir, 'snapshots');
+}
+
+export class Snapshots {
+  readonly #resolver: Resolver;
+  readonly #log: Log;
+  readonly #machine: string | undefined;
+  /** Snapshots to be used only when the registry stays silent. */
+  readonly #waiting = new Map<string, { readonly snapshot: LoadedSnapshot; readonly until: BootMs }>();
+  readonly #full = new Set<string>();
+  readonly #sent = new Map<string, BootMs>();
+  readonly #written = new Map<string, WallMs>();
+  /** Zones whose file cannot be written, with why. */
+  readonly problems = new Map<string, string>();
+
+  constructor(resolver: Resolver, machine: string | undefined, log: Log) {
+    this.#resolver = resolver;
+    this.#machine = machine;
+    this.#log = log;
+  }
+
+  /** Before the first listen. Returns the zones that answer from a snapshot now. */
+  load(stateDir: string, zones: readonly ZoneConfig[], now: Instant): string[] {
+    const restored: string[] = [];
+    for (const zone of zones) {
+      const key = zoneKey(zone);
+      const expect = { machine: this.#machine, registry: zoneIdentity(zone.registries) };
+      const { snapshot, problems } = loadSnapshot(snapshotFolder(stateDir), key, expect, now.wall);
+      for (const problem of problems) this.#log('warn', 'snapshot-problem', { zone: zone.name, problem });
+      if (snapshot === undefined) continue;
+      if (isTrusted(snapshot, zone.snapshotTrust)) {
+        this.#use(key, snapshot, true, now);
+        restored.push(key);
+      } else this.#waiting.set(key, { snapshot, until: now.boot + UNTRUSTED_WAIT_MS });
+    }
+    return restored;
+  }
+
+  /** The first sync failed: what is not trusted is better than nothing. */
+  firstSyncFailed(key: string, now: Instant): void {
+    const waiting = this.#waiting.get(key);
+    if (waiting === undefined) return;
+    this.#waiting.delete(key);
+    this.#use(key, waiting.snapshot, false, now);
+  }
+
+  /** Uses what has waited long enough. */
+  tick(now: Instant): void {
+    for (const [key, { until }] of this.#waiting) {
+      if (this.#resolver.zone(key)?.source !== 'none') this.#waiting.delete(key);
+      else if (now.boot >= until) this.firstSyncFailed(key, now);
+    }
+  }
+
+  nextWake(): BootMs {
+    let next = Number.POSITIVE_INFINITY;
+    for (const { until } of this.#waiting.values()) next = Math.min(next, until);
+    return next;
+  }
+
+  /** The writer knows nothing: the next delta of every zone is full. */
+  wantFull(): void {
+    for (const zone of this.#resolver.zones) this.#full.add(zoneKey(zone.config));
+  }
+
+  /** What goes to the writer now. A zone without data has nothing to be remembered. */
+  deltas(now: Instant): SnapshotDelta[] {
+    const deltas: SnapshotDelta[] = [];
+    for (const zone of this.#resolver.zones) {
+      const key = zoneKey(zone.config);
+      if (zone.source === 'none') continue;
+      const full = this.#full.has(key) || !this.#sent.has(key);
+      const due = now.boot - (this.#sent.get(key) ?? Number.NEGATIVE_INFINITY) >= IN_FORCE_MS;
+      if (!full && !due && zone.unsaved.size === 0) continue;
+      this.#full.delete(key);
+      this.#sent.set(key, now.boot);
+      const { meta, put, drop } = this.#resolver.takeDelta(key, full, now);
+      deltas.push({ zone: key, registry: zoneIdentity(zone.config.registries), wall: now.wall, full, meta, put, drop });
+    }
+    return deltas;
+  }
+
+  /** The zone's file was written with what was in force at that wall time. */
+  wrote(key: string, wall: WallMs): void {
+    this.#written.set(key, wall);
+  }
+
+  /** For the metrics: how old each zone's file is. */
+  readings(nowWall: WallMs): { zone: string; ageMs?: Ms; problems: number }[] {
+    return [...this.#resolver.zones].map(({ config }) => {
+      const key = zoneKey(config);
+      const wall = this.#written.get(key);
+      const problems = this.problems.has(key) ? 1 : 0;
+      return { zone: config.name, ...(wall === undefined ? {} : { ageMs: Math.max(0, nowWall - wall) }), problems };
+    });
+  }
+
+  /** The writer's word about a zone's file. */
+  problem(key: string, reason: string | undefined): void {
+    if (reason === undefined) {
+      this.problems.delete(key);
+      this.#log('info', 'snapshot-written-again', { zone: key });
+    } else {
+      this.problems.set(key, reason);
+      this.#log('error', 'snapshot-not-written', { zone: key, reason });
+    }
+  }
+
+  #use(key: string, snapshot: LoadedSnapshot, trusted: boolean, now: Instant): void {
+    const { meta, services } = snapshot.data;
+    const content = { meta, services: services.map(([, data]) => data) };
+    const skipped = this.#resolver.restoreZone(key, content, trusted, now);
+    this.#log('info', 'snapshot-loaded', {
+      zone: key,
+      services: services.length - skipped,
+      ageMs: Math.round(snapshot.age),
+      generation: snapshot.generation,
+      trusted,
+      ...(skipped > 0 ? { skipped } : {}),
+    });
+  }
+}
