@@ -7,7 +7,7 @@ const STYLE = `
 body{margin:2rem auto;max-width:70rem;padding:0 1rem}
 h1{font-size:1.4rem}h1 span{font-weight:400;opacity:.7;font-size:1rem}
 .ok{color:#1a7f37}.bad{color:#c62828}.warn{color:#b26a00}
-.frozen{border-left:4px solid #b26a00;padding:.5rem 1rem;background:#b26a0018;margin:1rem 0}
+.problems{border-left:4px solid #b26a00;padding:.5rem 2rem;background:#b26a0018;margin:1rem 0}
 table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .8rem .3rem 0;border-bottom:1px solid #8884}
 td.n,th.n{text-align:right}.dim{opacity:.7}
 @media(prefers-color-scheme:dark){.ok{color:#57c26e}.bad{color:#ff7b72}.warn{color:#e3a64b}}
@@ -23,14 +23,12 @@ export const CONTENT_SECURITY_POLICY = [
 ].join('; ');
 
 export function statusPage(status: StatusDocument): string {
-  const frozen = status.zones.filter((zone) => !zone.heard);
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <title>holdfast: ${status.state}</title><style>${STYLE}</style></head><body>
 <h1><span class="${status.state === 'ok' ? 'ok' : 'warn'}">${status.state}</span> holdfast <span>${html(status.version)}, process ${status.pid}, started ${html(status.started)}</span></h1>
-${status.problems.length === 0 ? '' : `<ul>${status.problems.map((problem) => `<li class="warn">${html(problem)}</li>`).join('')}</ul>`}
-${frozen.map(frozenNote).join('')}
+${status.problems.length === 0 ? '' : `<ul class="problems">${status.problems.map((problem) => `<li>${html(problem)}</li>`).join('')}</ul>`}
 <table><thead><tr><th>zone<th>state<th>registry<th>confirmed<th class="n">services<th class="n">endpoints<th class="n">answered<th class="n">held back<th class="n">guarded<th>checks</tr></thead>
 <tbody>${status.zones.map(zoneRow).join('')}</tbody></table>
 <h2>Prober</h2><p class="${status.prober.state === 'ok' || status.prober.state === 'not-needed' ? 'ok' : 'bad'}">${status.prober.state}, ${status.prober.targets} targets</p>
@@ -40,16 +38,10 @@ ${frozen.map(frozenNote).join('')}
 `;
 }
 
-function frozenNote(zone: ZoneStatus): string {
-  const what = zone.state === 'never-synced' ? 'no data yet' : 'capacity is frozen at its present level';
-  const why = zone.reason === undefined ? '' : `: ${html(zone.reason)}`;
-  return `<div class="frozen"><b>${html(zone.name)}</b>: ${what} since ${html(zone.since)}. The registry is not heard${why}.</div>`;
-}
-
 function zoneRow(zone: ZoneStatus): string {
   const numbers = [zone.services, zone.endpoints, zone.answered, zone.heldBack, zone.guarded];
   const confirmed = zone.lastConfirmedMs === undefined ? '-' : `${Math.round(zone.lastConfirmedMs / 1000)} s ago`;
-  return `<tr><td>${html(zone.name)}<td class="${zone.state === 'fresh' ? 'ok' : 'warn'}">${zone.state}<td class="${zone.heard ? 'ok' : 'warn'}">${zone.heard ? 'heard' : 'not heard'}<td>${confirmed}${numbers.map((n) => `<td class="n">${n}`).join('')}<td>${zone.checks}</tr>`;
+  return `<tr><td>${html(zone.name)}<td class="${zone.state === 'fresh' ? 'ok' : 'warn'}">${zone.state}<td class="${zone.heard ? 'ok' : 'warn'}">${zone.heard ? 'heard' : `not heard since ${html(zone.since)}`}<td>${confirmed}${numbers.map((n) => `<td class="n">${n}`).join('')}<td>${zone.checks}</tr>`;
 }
 
 function listener({ address, port, udp, tcp, error }: StatusDocument['listen'][number]): string {

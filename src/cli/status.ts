@@ -27,9 +27,8 @@ export function showStatus(document: StatusDocument, style: Style, now: number):
   const parts = [
     `${state(document.state, style)}  holdfast ${document.version}, process ${document.pid}, up ${age(document.uptimeMs)}`,
     ...document.problems.map((problem) => `  ${style.warn('!')} ${plain(problem)}`),
-    ...document.zones.filter((zone) => !zone.heard).map((zone) => frozen(zone, style, now)),
     '',
-    zoneTable(document.zones, style),
+    zoneTable(document.zones, style, now),
     ...document.zones.flatMap((zone) => zoneNotes(zone, style)),
     '',
     table(
@@ -50,13 +49,7 @@ function state(word: 'ok' | 'degraded', style: Style): string {
   return style.bold(word === 'ok' ? style.good('ok') : style.warn('degraded'));
 }
 
-function frozen(zone: ZoneStatus, style: Style, now: number): string {
-  const why = zone.reason === undefined ? '' : `: ${plain(zone.reason)}`;
-  const capacity = zone.state === 'never-synced' ? 'no data yet' : 'capacity frozen';
-  return `  ${style.warn('!')} ${plain(zone.name)}: ${style.bold(capacity)} since ${since(zone.since, now)}, registry not heard${why}`;
-}
-
-function zoneTable(zones: readonly ZoneStatus[], style: Style): string {
+function zoneTable(zones: readonly ZoneStatus[], style: Style, now: number): string {
   const head = [
     'zone',
     'state',
@@ -72,7 +65,7 @@ function zoneTable(zones: readonly ZoneStatus[], style: Style): string {
   const rows = zones.map((zone) => [
     plain(zone.name),
     zone.state === 'fresh' ? style.good(zone.state) : style.warn(zone.state),
-    zone.heard ? 'heard' : style.warn('not heard'),
+    zone.heard ? 'heard' : style.warn(`not heard since ${since(zone.since, now)}`),
     zone.lastConfirmedMs === undefined ? '-' : `${age(zone.lastConfirmedMs)} ago`,
     String(zone.services),
     String(zone.endpoints),
