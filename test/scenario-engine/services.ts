@@ -9,7 +9,7 @@ import {
 } from '../../src/registry/registry.js';
 
 /**
- * What a scenario writes for one service: `3` or `"1-10"` (endpoints by number), or a list of items such as
+ * What a scenario writes for one service: endpoints by number (`3`, `"1-10"`), or a list of items such as
  * `"4-6 critical"`, `"9 priority=10 weight=0 tag=blue"`, or a mapping with `endpoints` and `check`.
  */
 export type ServiceText =
@@ -113,8 +113,7 @@ export function parseService(service: string, text: ServiceText, addresses: Addr
       ? (text as { endpoints: ServiceText; check?: CheckText | undefined })
       : null;
   const body = (long ? long.endpoints : text) as number | string | readonly (number | string)[];
-  // A bare number is a count: `orders: 3` are the endpoints 1 to 3.
-  const items = typeof body === 'number' ? (body === 0 ? [] : [`1-${body}`]) : typeof body === 'string' ? [body] : body;
+  const items = Array.isArray(body) ? body : [body];
   const rows = items.flatMap((item) => parseItem(service, item, addresses));
   const keys = new Set(rows.map(rowKey));
   if (keys.size !== rows.length) throw new Error(`${service}: two endpoints at one address and port`);

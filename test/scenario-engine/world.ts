@@ -191,7 +191,7 @@ export class World {
   }
 
   accept(service: string, zone: string | undefined): number {
-    const released = this.#resolver.accept(service, zone, this.now);
+    const released = this.#resolver.accept(service, zone, this.now) ?? 0;
     this.#settle();
     return released;
   }
@@ -233,7 +233,7 @@ export class World {
   }
 
   #nextEvent(): BootMs {
-    let next = Math.min(this.prober.nextDue(), this.#resolver.nextWake());
+    let next = Math.min(this.prober.nextDue(), this.#resolver.nextWake(this.now));
     for (const registry of this.#registries.values()) next = Math.min(next, registry.nextPoll);
     return next;
   }
@@ -253,7 +253,7 @@ export class World {
   /** Lets the resolver do what is due at this moment. */
   #settle(): boolean {
     for (let ticks = 0; ; ticks++) {
-      if (this.#resolver.nextWake() > this.#boot) return ticks > 0;
+      if (this.#resolver.nextWake(this.now) > this.#boot) return ticks > 0;
       if (ticks === MAX_TICKS_AT_ONCE) throw new Error('the resolver wants to be woken without end');
       this.#resolver.tick(this.now);
     }
