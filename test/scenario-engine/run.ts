@@ -254,7 +254,7 @@ class Play {
     }
     if (step.service) {
       const found = this.world.resolver
-        .services(now)
+        .services()
         .find((one) => one.zone === zone && one.name === step.service?.name);
       subset(`service ${step.service.name}`, step.service, found);
     }

@@ -95,8 +95,11 @@ export class World {
   advance(to: Ms): void {
     const end = BOOT_AT_START + to;
     for (;;) {
-      this.#boot = Math.max(this.#boot, Math.min(end, this.#nextEvent()));
-      const happened = this.#happen();
+      const wake = this.#resolver.nextWake(this.now);
+      this.#boot = Math.max(this.#boot, Math.min(end, wake, this.#nextEvent()));
+      const woken = wake <= this.#boot;
+      if (woken) this.#resolver.tick(this.now);
+      const happened = this.#happen() || woken;
       if (happened) this.onMoment();
       else if (this.#boot >= end) return;
     }
@@ -233,7 +236,7 @@ export class World {
   }
 
   #nextEvent(): BootMs {
-    let next = Math.min(this.prober.nextDue(), this.#resolver.nextWake(this.now));
+    let next = this.prober.nextDue();
     for (const registry of this.#registries.values()) next = Math.min(next, registry.nextPoll);
     return next;
   }

@@ -1,0 +1,860 @@
+import { spawnSync } from 'node:child_process';
+import { appendFileSync, mkdirSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import fc from 'fast-check';
+import t from 'tap';
+import type { LimitsConfig, ZoneConfig } from '../src/config/types.js';
+import { nextBackoff } from '../src/registry/backoff.js';
+import { FileRegistry } from '../src/registry/file.js';
+import { ListMemory } from '../src/registry/list-memory.js';
+import { LATE, OneFlight } from '../src/registry/one-flight.js';
+import { parseHere, parseServices } from '../src/registry/parse.js';
+import type { Listing, Report, Row } from '../src/registry/registry.js';
+import { AddressPolicy, collapseRows, isPort, isUint16, normalizeAddress } from '../src/registry/rows.js';
+import type { FileContents } from '../src/registry/services-file.js';
+import { isSettled, type Signature } from '../src/registry/settled-file.js';
+import { type Adapter, type Observation, type PollContext, SyncLoop } from '../src/registry/sync.js';
+import { SyncLink, type SyncLinkOptions } from '../src/resolver/sync-link.js';
+
+const LIMITS: LimitsConfig = { maxServices: 100, maxEndpoints: 1000, maxEndpointsPerService: 500, maxBody: 1 << 20 };
+const NEVER = new AbortController().signal;
+
+function row(fields: Partial<Row> = {}): Row {
+  const base = { id: 'a', address: '10.0.0.1', port: 80, protocol: 'tcp', priority: 0, weight: 1 } as const;
+  return { ...base, tags: [], state: 'passing', ...fields };
+}
+
+t.test('addresses are brought to one text, and what is no address is refused', async (t) => {
+  const known: [string, string | undefined][] = [
+    ['10.0.0.1', '10.0.0.1'],
+    ['::1', '::1'],
+    ['[::1]', '::1'],
+    ['0:0:0:0:0:0:0:1', '::1'],
+    ['FD00:0:0::00A', 'fd00::a'],
+    ['2001:db8:0:0:1:0:0:1', '2001:db8::1:0:0:1'],
+    ['::ffff:10.0.0.1', '10.0.0.1'],
+    ['::ffff:a00:1', '10.0.0.1'],
+    ['fe80::1', 'fe80::1'],
+    ['fe80::1%eth0', undefined],
+    ['[10.0.0.1]', undefined],
+    ['010.0.0.1', undefined],
+    ['10.1', undefined],
+    ['0x7f000001', undefined],
+    ['167772161', undefined],
+    [' 10.0.0.1', undefined],
+    ['10.0.0.1:80', undefined],
+    ['localhost', undefined],
+    ['', undefined],
+  ];
+  for (const [text, canonical] of known) t.equal(normalizeAddress(text), canonical, JSON.stringify(text));
+});
+
+t.test('R18: addresses that can be no endpoint of another host lose the row, unless they are allowed', async (t) => {
+  const remote = new AddressPolicy([], false);
+  const local = new AddressPolicy([], true);
+  const allowing = new AddressPolicy(['224.0.0.0/4', 'ff00::/8', '127.0.0.53', 'nonsense', '10.0.0.0/99'], false);
+  const cases: [string, string | undefined, string | undefined, string | undefined][] = [
+    ['10.0.0.1', undefined, undefined, undefined],
+    ['2001:db8::1', undefined, undefined, undefined],
+    ['127.0.0.1', 'loopback', undefined, 'loopback'],
+    ['127.0.0.53', 'loopback', undefined, undefined],
+    ['::1', 'loopback', undefined, 'loopback'],
+    ['169.254.1.1', 'link-local', undefined, 'link-local'],
+    ['fe80::1', 'link-local', undefined, 'link-local'],
+    ['febf::1', 'link-local', undefined, 'link-local'],
+    ['fec0::1', undefined, undefined, undefined],
+    ['0.0.0.0', 'unspecified', 'unspecified', 'unspecified'],
+    ['0.1.2.3', 'in 0.0.0.0/8', 'in 0.0.0.0/8', 'in 0.0.0.0/8'],
+    ['::', 'unspecified', 'unspecified', 'unspecified'],
+    ['224.0.0.251', 'multicast', 'multicast', undefined],
+    ['ff02::fb', 'multicast', 'multicast', undefined],
+    ['255.255.255.255', 'broadcast', 'broadcast', 'broadcast'],
+  ];
+  for (const [address, fromRemote, fromLocal, whenAllowed] of cases) {
+    t.equal(remote.fault(address), fromRemote, `${address} from a remote registry`);
+    t.equal(local.fault(address), fromLocal, `${address} from a local one`);
+    t.equal(allowing.fault(address), whenAllowed, `${address} with allowAddresses`);
+  }
+  t.same([0, 1, 65535, 65536, 1.5, Number.NaN].map(isPort), [false, true, true, false, false, false]);
+  t.same([-1, 0, 65535, 65536].map(isUint16), [false, true, true, false]);
+});
+
+t.test('R5: duplicates collapse to the best of each', async (t) => {
+  const rows = [
+    row({ id: 'b', state: 'critical', priority: 5, weight: 3, tags: ['x', 'a'], zone: 'z1' }),
+    row({ id: 'c', state: 'warning', priority: 9, weight: 7, tags: ['b', 'a'], portName: 'http' }),
+    row({ id: 'd', state: 'draining', priority: 2, weight: 1 }),
+    row({ port: 81 }),
+    row({ protocol: 'udp' }),
+  ];
+  t.same(collapseRows(rows), [
+    row({ id: 'c', state: 'warning', priority: 2, weight: 7, tags: ['a', 'b', 'x'], portName: 'http', zone: 'z1' }),
+    row({ port: 81 }),
+    row({ protocol: 'udp' }),
+  ]);
+  const anyRow = fc.record({
+    id: fc.constantFrom('a', 'b', 'c'),
+    address: fc.constantFrom('10.0.0.1', '10.0.0.2'),
+    port: fc.constantFrom(80, 81),
+    protocol: fc.constantFrom('tcp' as const, 'udp' as const),
+    priority: fc.nat(3),
+    weight: fc.nat(3),
+    tags: fc.array(fc.constantFrom('x', 'y'), { maxLength: 3 }),
+    state: fc.constantFrom('passing' as const, 'warning' as const, 'critical' as const, 'draining' as const),
+  });
+  fc.assert(
+    fc.property(fc.array(anyRow, { maxLength: 8 }), (list) => {
+      const once = collapseRows(list);
+      t.strictSame(collapseRows(once), once, 'a second time changes nothing');
+      t.strictSame(collapseRows([...list].reverse()), once, 'the order of the list does not matter');
+    }),
+    { numRuns: 100 },
+  );
+});
+
+t.test('waits after failures grow from the base to the cap, never in step', async (t) => {
+  const limits = { base: 100, cap: 5000 };
+  t.equal(
+    nextBackoff(undefined, limits, () => 0),
+    100,
+  );
+  t.equal(
+    nextBackoff(undefined, limits, () => 0.5),
+    200,
+  );
+  t.equal(
+    nextBackoff(1000, limits, () => 0.5),
+    1550,
+  );
+  t.equal(
+    nextBackoff(4000, limits, () => 0.99),
+    5000,
+  );
+});
+
+async function parse(
+  text: string,
+  limits: Partial<LimitsConfig> = {},
+  file = 's.yaml',
+): Promise<FileContents | string> {
+  const format = file.endsWith('.json') ? 'json' : 'yaml';
+  const options = { file, allowAddresses: [], limits: { ...LIMITS, ...limits } };
+  const result = await parseHere({ format, bytes: Buffer.from(text), options });
+  return result.ok ? result.contents : result.reason;
+}
+
+t.test('a registry file says all that a row can have', async (t) => {
+  const text = `
+x-team: shop
+services:
+  orders:
+    portName: HTTP
+    priority: 1
+    weight: 5
+    check: { type: http, path: /healthz, status: [200, 300-399], port: 9000 }
+    endpoints:
+      - { id: orders-1, address: "[::1]", port: 8081, weight: 10, tags: [blue, 1.10, blue], zone: az-a }
+      - { address: 10.0.0.7, port: "8082", priority: 10, state: draining, portName: ~ }
+  billing:
+    protocol: udp
+    endpoints:
+      - { id: 7, address: 10.0.0.7, ports: { http: 8081, gRPC: 9090 }, protocol: tcp, x-note: hi }
+  none: { endpoints: [] }
+release:
+  orders: 2031-05-04T09:30:00Z
+  "*": 2031-05-04
+`;
+  const orders = { protocol: 'tcp', priority: 1, weight: 5, portName: 'http', state: 'passing', tags: [] } as const;
+  const billing = { address: '10.0.0.7', protocol: 'tcp', priority: 0, weight: 1, tags: [], state: 'passing' } as const;
+  const expected: FileContents = {
+    services: [
+      {
+        name: 'orders',
+        check: {
+          type: 'http',
+          path: '/healthz',
+          status: [
+            [200, 200],
+            [300, 399],
+          ],
+          port: 9000,
+        },
+        rows: [
+          { ...orders, id: '10.0.0.7:8082', address: '10.0.0.7', port: 8082, priority: 10, state: 'draining' },
+          { ...orders, id: 'orders-1', address: '::1', port: 8081, weight: 10, tags: ['1.10', 'blue'], zone: 'az-a' },
+        ],
+      },
+      {
+        name: 'billing',
+        rows: [
+          { ...billing, id: '7', port: 8081, portName: 'http' },
+          { ...billing, id: '7', port: 9090, portName: 'grpc' },
+        ],
+      },
+      { name: 'none', rows: [] },
+    ],
+    releases: [
+      { service: 'orders', wall: Date.UTC(2031, 4, 4, 9, 30) },
+      { service: '*', wall: Date.UTC(2031, 4, 4) },
+    ],
+    rejected: [],
+  };
+  t.strictSame(await parse(text), expected);
+  const json = JSON.stringify({
+    services: { s: { endpoints: [{ address: '10.0.0.1', port: 80, id: null, tags: ['a'] }] } },
+  });
+  t.strictSame(await parse(json, {}, 's.json'), {
+    services: [{ name: 's', rows: [row({ id: '10.0.0.1:80', tags: ['a'] })] }],
+    releases: [],
+    rejected: [],
+  });
+  t.strictSame(await parse('services: {}'), { services: [], releases: [], rejected: [] });
+});
+
+t.test('a bad endpoint loses its own row, and it is said where and why', async (t) => {
+  const contents = await parse(`services:
+  s:
+    check: { type: exec, path: /bin/sh }
+    colour: red
+    endpoints:
+      - { address: 10.0.0.1, port: 80 }
+      - { address: 10.0.0.1, port: 70000 }
+      - { address: 10.0.0.1, port: 0 }
+      - { address: host.example, port: 80 }
+      - { address: 224.0.0.1, port: 80 }
+      - { address: 10.0.0.2, port: 80, wieght: 3 }
+      - { address: 10.0.0.3, port: 80, weight: 65536 }
+      - { address: 10.0.0.3, port: 80, priority: -1 }
+      - { address: 10.0.0.3, port: 80, state: drainning }
+      - { address: 10.0.0.3, port: 80, protocol: sctp }
+      - { address: 10.0.0.3, port: 80, ports: { a: 1 } }
+      - { address: 10.0.0.3, ports: {} }
+      - { address: 10.0.0.3, ports: { a: 99999 } }
+      - { address: 10.0.0.3, port: 80, tags: blue }
+      - { address: 10.0.0.3, port: 80, port: 81 }
+      - just text
+      -
+release: { s: yesterday }
+services2: {}
+`);
+  if (typeof contents === 'string') return t.fail(contents);
+  t.same(
+    contents.services[0]?.rows.map(({ address, port }) => `${address}:${port}`),
+    ['10.0.0.1:80', '10.0.0.2:80', '10.0.0.3:81'],
+  );
+  t.equal(contents.doubt, undefined);
+  t.same(
+    contents.rejected.map(({ where, reason }) => `${where}: ${reason}`),
+    [
+      's.yaml:20: a release mark must be a time such as 2031-05-04T09:30:00Z',
+      's.yaml:21: unknown key "services2": expected services or release',
+      's.yaml:4: unknown key "colour"',
+      `s.yaml:2: check.type must be one of tcp, http, https, none; the zone's own check is used`,
+      's.yaml:7: port must be 1 to 65535, not "70000"',
+      's.yaml:8: port must be 1 to 65535, not "0"',
+      's.yaml:9: address must be an IP address, not "host.example"',
+      's.yaml:10: address 224.0.0.1 is multicast (allowAddresses would permit it)',
+      's.yaml:11: unknown key "wieght" in an endpoint',
+      's.yaml:12: weight must be 0 to 65535',
+      's.yaml:13: priority must be 0 to 65535',
+      's.yaml:14: state must be one of passing, warning, critical, draining, not "drainning"',
+      's.yaml:15: protocol must be tcp or udp',
+      's.yaml:16: port and ports exclude each other',
+      's.yaml:17: ports must be a mapping such as {http: 8080}',
+      's.yaml:18: ports.a must be 1 to 65535, not "99999"',
+      's.yaml:19: tags must be a list of at most 100 short texts',
+      's.yaml:20: port is given twice: the last counts',
+      's.yaml:2: an endpoint must be a mapping with address and port',
+      's.yaml:2: an endpoint must be a mapping with address and port',
+    ],
+  );
+  const many = await parse(
+    `services: { s: { endpoints: [${'{port: 0},'.repeat(150)} {address: 10.0.0.1, port: 80}] } }`,
+  );
+  t.match(many, { rejected: { length: 101, 100: { where: 's.yaml', reason: 'and 50 more' } } });
+});
+
+t.test('a service whose entry cannot be read puts every removal in doubt', async (t) => {
+  const fine = '  ok: { endpoints: [{ address: 10.0.0.1, port: 80 }] }\n';
+  const cases: [string, string][] = [
+    ['5', 'service "s" must be a mapping with endpoints'],
+    ['', 'service "s" must be a mapping with endpoints'],
+    ['{ portName: http }', 'service "s": endpoints must be a list; [] says that there are none'],
+    ['{ endpoints: }', 'service "s": endpoints must be a list; [] says that there are none'],
+    ['{ protocol: sctp, endpoints: [] }', 'service "s": protocol must be tcp or udp'],
+    ['{ endpoints: [{ address: "", port: 80 }] }', 'service "s": none of its endpoints can be read'],
+  ];
+  for (const [entry, reason] of cases) {
+    const contents = await parse(`services:\n${fine}  s: ${entry}\n`);
+    t.match(contents, { services: [{ name: 'ok', rows: [{}] }], doubt: `s.yaml:3: ${reason}` }, entry);
+  }
+});
+
+t.test('what is no registry file is not believed, with file, line and what was expected', async (t) => {
+  const expected = 'expected `services:` with a mapping from service names to their endpoints';
+  const cases: [string, string, string?][] = [
+    ['', 's.yaml:1: empty (0 bytes); `services: {}` says that there are none'],
+    ['# only a comment\n', `s.yaml:1: ${expected}`],
+    ['just text', `s.yaml:1: ${expected}`],
+    ['- a\n- b', `s.yaml:1: ${expected}`],
+    ['release: {}', `s.yaml:1: ${expected}`],
+    ['\nservices:\n', `s.yaml:2: ${expected}; \`services: {}\` says that there are none`],
+    ['services: ~', `s.yaml:1: ${expected}; \`services: {}\` says that there are none`],
+    ['services: []', `s.yaml:1: ${expected}`],
+    ['[]', `s.json: 1: ${expected}`, 's.json'],
+    ['{"services":null}', `s.json: ${expected}; \`services: {}\` says that there are none`, 's.json'],
+  ];
+  for (const [text, reason, file] of cases) {
+    t.equal(await parse(text, {}, file), file === undefined ? reason : reason.replace('s.json: 1', 's.json:1'), text);
+  }
+  t.match(await parse('services:\n  a:\n    endpoints: [{ address: 10.0.'), /^s\.yaml:3: not YAML: /);
+  t.match(await parse('services: {}\n---\nservices: {}\n'), /^s\.yaml:2: not YAML: .*multiple documents/);
+  t.match(await parse('services: {a: *nobody}'), 's.yaml:1: not YAML: alias *nobody has no anchor before it');
+  t.match(await parse('services: {? [a, b] : c}'), 's.yaml:1: not YAML: a key is not plain text');
+  t.match(await parse('{"services": {\n "a": {', {}, 's.json'), /^s\.json:2: not JSON: /);
+  t.match(await parse('{"services": {\n "a": nul }}', {}, 's.json'), /^s\.json:2: not JSON: /);
+  t.match(await parse('[{'.repeat(100_000)), /^s\.yaml: not YAML: /, 'nesting without end');
+  const broken = {
+    format: 'yaml',
+    bytes: Buffer.from([0x73, 0xff, 0xfe]),
+    options: { file: 'f', allowAddresses: [], limits: LIMITS },
+  } as const;
+  t.same(await parseHere(broken), { ok: false, reason: 'f: not UTF-8 text' });
+});
+
+t.test('names that mean something to JavaScript are names like others', async (t) => {
+  const names = ['__proto__', 'constructor', 'toString', '007', '1e3', 'null', 'true', ''];
+  const list = names.map((name) => `  "${name}": { endpoints: [{ address: 10.0.0.1, port: 80, __proto__: x }] }`);
+  const yaml = await parse(`services:\n${list.join('\n')}\n  8080: { endpoints: [] }\n`);
+  t.match(yaml, { services: [...names, '8080'].map((name) => ({ name })) });
+  const json = `{"services":{${names.map((name) => `${JSON.stringify(name)}:{"endpoints":[]}`).join()}}}`;
+  const parsed = await parse(json, {}, 's.json');
+  if (typeof parsed === 'string') return t.fail(parsed);
+  t.same(new Set(parsed.services.map(({ name }) => name)), new Set(names));
+  t.equal(({} as { endpoints?: unknown }).endpoints, undefined, 'no prototype was touched');
+});
+
+t.test('aliases are shared and bounded, duplicates put together', async (t) => {
+  const contents = await parse(`
+x-hosts: &hosts [{ address: 10.0.0.1, port: 80 }]
+services:
+  a: &a { endpoints: *hosts }
+  b: *a
+  a: { endpoints: [{ address: 10.0.0.2, port: 80 }] }
+`);
+  t.match(contents, {
+    services: [
+      { name: 'a', rows: [{ address: '10.0.0.1' }, { address: '10.0.0.2' }] },
+      { name: 'b', rows: [{ address: '10.0.0.1' }] },
+    ],
+    rejected: [{ where: 's.yaml:6', reason: 'service "a" is listed twice: the endpoints of both are taken' }],
+  });
+  const list = `[${'{ address: 10.0.0.1, port: 80 },'.repeat(400)}]`;
+  const services = ['a', 'b', 'c', 'd'].map((name) => `  ${name}: { endpoints: *l }`).join('\n');
+  t.equal(
+    await parse(`x-l: &l ${list}\nservices:\n${services}\n`),
+    's.yaml: more than 1000 endpoints (limits.maxEndpoints)',
+  );
+  const bomb = ['x-0: &l0 [a, a]', ...Array.from({ length: 40 }, (_, i) => `x-${i + 1}: &l${i + 1} [*l${i}, *l${i}]`)];
+  t.match(await parse(`${bomb.join('\n')}\nservices:\n  s: { endpoints: *l40 }\n`), { doubt: /none of its endpoints/ });
+  t.equal(
+    await parse('services: { a: { endpoints: [] }, b: { endpoints: [] } }', { maxServices: 1 }),
+    's.yaml: more than 1 services (limits.maxServices)',
+  );
+  t.equal(
+    await parse(`services: { a: { endpoints: ${list} } }`, { maxEndpointsPerService: 3 }),
+    's.yaml: service "a" has more than 3 endpoints (limits.maxEndpointsPerService)',
+  );
+});
+
+t.test('a large file is parsed in another thread, to the same effect', async (t) => {
+  const services = Array.from({ length: 90 }, (_, s) => {
+    const endpoints = Array.from({ length: 10 }, (_, e) => `      - { address: 10.0.${s}.${e}, port: 80, tags: [a] }`);
+    return `  s${s}:\n    endpoints:\n${endpoints.join('\n')}\n    # ${'x'.repeat(1000)}`;
+  });
+  const options = { file: 'big', allowAddresses: [], limits: LIMITS };
+  const bytes = Buffer.from(`services:\n${services.join('\n')}\n`);
+  t.ok(bytes.length > 128 * 1024);
+  const here = await parseHere({ format: 'yaml', bytes, options });
+  t.match(here, { ok: true, contents: { services: { length: 90 } } });
+  t.strictSame(await parseServices({ format: 'yaml', bytes, options }), here);
+  const cut = await parseServices({ format: 'yaml', bytes: bytes.subarray(0, 150_000), options });
+  t.match(cut, { ok: true }, 'YAML cut between two lines is still YAML: the guard has to see to that');
+  const cutInside = await parseServices({ format: 'yaml', bytes: Buffer.concat([bytes, Buffer.from('{')]), options });
+  t.match(cutInside, { ok: false, reason: /^big:\d+: not YAML/ });
+});
+
+t.test('any text at all is contents or a reason', async () => {
+  const piece = fc.constantFrom(
+    'services:',
+    '\n',
+    '  ',
+    'a',
+    ': ',
+    '{',
+    '}',
+    '[',
+    ']',
+    ',',
+    '- ',
+    '&x ',
+    '*x',
+    '"',
+    '|',
+    '#',
+    '? ',
+    '\t',
+    '10.0.0.1',
+    'endpoints',
+    '!!x ',
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(piece, { maxLength: 30 }), fc.boolean(), async (pieces, json) => {
+      const result = await parse(pieces.join(''), {}, json ? 's.json' : 's.yaml');
+      return typeof result === 'string' ? result.startsWith('s.') : Array.isArray(result.services);
+    }),
+    { numRuns: 500 },
+  );
+});
+
+t.test('R34: a file is whole when it came by rename or stood still', async (t) => {
+  const at = (inode: number, modified: number, changed: number): Signature => ({
+    device: 1n,
+    inode: BigInt(inode),
+    size: 9,
+    modified: BigInt(modified) * 1_000_000n,
+    changed: BigInt(changed) * 1_000_000n,
+  });
+  const wall = 1_000_000;
+  t.equal(isSettled(at(1, wall, wall), undefined, 0, wall), false, 'just written');
+  t.equal(isSettled(at(1, wall, wall), undefined, 199, wall), false, 'still for 199 ms');
+  t.equal(isSettled(at(1, wall, wall), undefined, 200, wall), true, 'still for 200 ms');
+  t.equal(isSettled(at(2, wall - 10, wall), at(1, 0, 0), 0, wall), true, 'another inode, renamed after it was written');
+  t.equal(isSettled(at(2, wall, wall), at(1, 0, 0), 0, wall), false, 'another inode, created in place');
+  t.equal(isSettled(at(1, wall - 10, wall), at(1, 0, 0), 0, wall), false, 'the same inode, changed in place');
+  t.equal(isSettled(at(1, 0, wall - 999), undefined, 0, wall), false, 'last changed less than a second ago');
+  t.equal(isSettled(at(1, 0, wall - 1000), undefined, 0, wall), true, 'untouched for a second');
+  t.equal(isSettled(at(1, wall + 5000, wall + 5000), undefined, 0, wall), false, 'from the future');
+});
+
+const ONE = 'services: { a: { endpoints: [{ address: 10.0.0.1, port: 80 }] } }\n';
+const TWO = 'services: { a: { endpoints: [{ address: 10.0.0.1, port: 80 }, { address: 10.0.0.2, port: 80 }] } }\n';
+
+function open(path: string, limits: Partial<LimitsConfig> = {}): FileRegistry {
+  return new FileRegistry(
+    { type: 'file', path },
+    { softTtl: 10_000, limits: { ...LIMITS, ...limits }, allowAddresses: [] },
+  );
+}
+
+function poll(registry: FileRegistry, fresh = false): Promise<Observation> {
+  return registry.poll({ signal: NEVER, fresh });
+}
+
+function replace(path: string, text: string): void {
+  writeFileSync(`${path}.new`, text);
+  renameSync(`${path}.new`, path);
+}
+
+/** Of a list or change: its services with their addresses. Of others: kind and reason. */
+function brief(report: Observation | Report | undefined): unknown {
+  if (report?.kind === 'list' || report?.kind === 'change') {
+    const services = report.services.map(({ name, rows }) => `${name}=${rows.map((r) => r.address).join()}`);
+    return report.kind === 'list' && !report.removalsBelievable ? ['additions only', ...services] : services;
+  }
+  return report !== undefined && 'reason' in report ? `${report.kind}: ${report.reason}` : report?.kind;
+}
+
+t.test('the life of a registry file', async (t) => {
+  const dir = t.testdir({});
+  const path = join(dir, 's.yaml');
+  const registry = open(path);
+  t.equal(registry.identity, `file:${path}`);
+  const gone = `unreachable: ${path}: no such file or directory (ENOENT)`;
+  t.equal(brief(await poll(registry, true)), gone, 'not there yet');
+
+  replace(path, ONE);
+  t.same(brief(await poll(registry, true)), ['a=10.0.0.1']);
+  t.equal(brief(await poll(registry)), 'confirmed');
+  t.same(brief(await poll(registry, true)), ['a=10.0.0.1'], 'listed again on demand');
+
+  replace(path, TWO);
+  t.same(brief(await poll(registry)), ['a=10.0.0.1,10.0.0.2'], 'replaced by rename');
+
+  const half = TWO.slice(0, 60);
+  writeFileSync(path, half);
+  const pending = poll(registry);
+  await sleep(100);
+  appendFileSync(path, TWO.slice(60).replace('10.0.0.2', '10.0.0.3'));
+  t.same(brief(await pending), ['a=10.0.0.1,10.0.0.3'], 'written in two halves: only the whole is read');
+
+  writeFileSync(path, half);
+  t.match(brief(await poll(registry)), /^unbelievable: .*s\.yaml:\d+: not YAML/, 'left half written');
+  t.match(brief(await poll(registry)), /^unbelievable: .*s\.yaml:\d+: not YAML/, 'and still');
+  writeFileSync(path, '');
+  t.match(brief(await poll(registry)), /^unbelievable: .*s\.yaml:1: empty \(0 bytes\)/);
+  rmSync(path);
+  t.equal(brief(await poll(registry)), gone);
+  rmSync(dir, { recursive: true });
+  t.equal(brief(await poll(registry)), gone, 'its folder has gone too');
+
+  mkdirSync(dir);
+  replace(path, TWO);
+  t.same(brief(await poll(registry)), ['a=10.0.0.1,10.0.0.2'], 'back again');
+  replace(path, TWO);
+  utimesSync(path, 0, 0);
+  t.equal(brief(await poll(registry)), 'confirmed', 'touched and replaced, but the same');
+  replace(path, 'services: {}');
+  t.same(brief(await poll(registry)), [], 'an empty list is a list');
+});
+
+t.test('what stands in the place of a file never blocks and takes nothing away', async (t) => {
+  const dir = t.testdir({ folder: {}, 's.yaml': ONE });
+  const path = join(dir, 's.yaml');
+  const registry = open(path);
+  t.same(brief(await poll(registry, true)), ['a=10.0.0.1']);
+  rmSync(path);
+  t.equal(spawnSync('mkfifo', [path]).status, 0);
+  t.equal(brief(await poll(registry)), `unreachable: ${path}: neither a regular file nor a directory`, 'a FIFO');
+  rmSync(path);
+  symlinkSync('/dev/zero', path);
+  t.equal(brief(await poll(registry)), `unreachable: ${path}: neither a regular file nor a directory`, 'a device');
+  rmSync(path);
+  symlinkSync(path, path);
+  t.match(brief(await poll(registry)), /^unreachable: .*\(ELOOP\)$/, 'a link to itself');
+  rmSync(path);
+  replace(path, `${ONE}# ${'x'.repeat(2000)}`);
+  const small = open(path, { maxBody: 1000 });
+  t.match(brief(await poll(small)), /^unbelievable: .*: 20\d\d bytes, more than limits\.maxBody \(1000\)$/);
+  t.same(brief(await poll(registry)), 'confirmed', 'the first one has what it had');
+});
+
+t.test('a directory of files is one list', async (t) => {
+  const dir = t.testdir({
+    'a.yaml': ONE,
+    'b.json': '{"services":{"a":{"endpoints":[{"address":"10.0.0.9","port":80}]},"b":{"endpoints":[]}}}',
+    '.hidden.yaml': 'services:',
+    'notes.txt': 'not read',
+  });
+  const registry = open(dir);
+  t.same(brief(await poll(registry, true)), ['a=10.0.0.1,10.0.0.9', 'b=']);
+  t.equal(brief(await poll(registry)), 'confirmed');
+
+  replace(join(dir, 'c.yaml'), 'services: { c: { endpoints: [{ address: 10.0.0.3, port: 80 }] } }');
+  t.same(brief(await poll(registry)), ['a=10.0.0.1,10.0.0.9', 'b=', 'c=10.0.0.3'], 'a file more');
+  rmSync(join(dir, 'b.json'));
+  t.same(brief(await poll(registry)), ['a=10.0.0.1', 'c=10.0.0.3'], 'a file less');
+
+  replace(join(dir, 'a.yaml'), 'services:');
+  const partial = await poll(registry);
+  t.same(brief(partial), ['additions only', 'a=10.0.0.1', 'c=10.0.0.3'], 'a broken file: its last good contents stand');
+  t.match(partial, { rejected: [{ where: dir, reason: /a\.yaml:1: expected.*; its last good contents stand$/ }] });
+  t.match(brief(await poll(registry)), /^unbelievable: .*a\.yaml:1: expected/, 'said again as long as it is so');
+  replace(
+    join(dir, 'c.yaml'),
+    'services: { c: { endpoints: [{ address: 10.0.0.3, port: 81 }] }, d: { endpoints: [] } }',
+  );
+  t.same(brief(await poll(registry)), ['additions only', 'a=10.0.0.1', 'c=10.0.0.3', 'd='], 'good files go on');
+  replace(join(dir, 'a.yaml'), ONE);
+  t.same(brief(await poll(registry)), ['a=10.0.0.1', 'c=10.0.0.3', 'd='], 'mended');
+
+  rmSync(join(dir, 'a.yaml'));
+  const pending = poll(registry);
+  await sleep(50);
+  replace(join(dir, 'a.yaml'), ONE);
+  t.same(brief(await pending), ['a=10.0.0.1', 'c=10.0.0.3', 'd='], 'away for a moment, as editors do: it has not left');
+
+  rmSync(join(dir, 'a.yaml'));
+  rmSync(join(dir, 'c.yaml'));
+  t.match(brief(await poll(registry)), /^unbelievable: .*no \*\.yaml, \*\.yml or \*\.json in this directory/);
+  rmSync(dir, { recursive: true });
+  t.equal(brief(await poll(registry)), `unreachable: ${dir}: no such file or directory (ENOENT)`);
+});
+
+t.test('the folder of a mounted volume is swapped by a link', async (t) => {
+  const dir = t.testdir({ v1: { 's.yaml': ONE }, v2: { 's.yaml': TWO } });
+  symlinkSync('v1', join(dir, '..data'));
+  symlinkSync('..data/s.yaml', join(dir, 's.yaml'));
+  const registry = open(join(dir, 's.yaml'));
+  t.teardown(() => registry.close());
+  const woken = new Promise<void>((resolve) => registry.watch(resolve, (reason) => t.fail(reason)));
+  t.same(brief(await poll(registry, true)), ['a=10.0.0.1']);
+  await sleep(300);
+  symlinkSync('v2', join(dir, '..data_tmp'));
+  renameSync(join(dir, '..data_tmp'), join(dir, '..data'));
+  await woken;
+  t.same(brief(await poll(registry)), ['a=10.0.0.1,10.0.0.2']);
+});
+
+t.test('a change of the file asks for a poll before its time', async (t) => {
+  const dir = t.testdir({ 's.yaml': ONE });
+  const registry = open(join(dir, 's.yaml'));
+  t.teardown(() => registry.close());
+  let wakes = 0;
+  let wake = (): void => undefined;
+  registry.watch(
+    () => {
+      wakes++;
+      wake();
+    },
+    (reason) => t.fail(reason),
+  );
+  const next = (): Promise<void> =>
+    new Promise((resolve) => {
+      wake = resolve;
+    });
+  await poll(registry, true);
+  await sleep(300);
+  for (const text of [TWO, ONE, TWO]) {
+    const woken = next();
+    replace(join(dir, 's.yaml'), text);
+    await woken;
+    t.match(brief(await poll(registry)), text === TWO ? ['a=10.0.0.1,10.0.0.2'] : ['a=10.0.0.1']);
+  }
+  await sleep(100);
+  const before = wakes;
+  writeFileSync(join(dir, 'other.txt'), 'x');
+  await sleep(200);
+  t.equal(wakes, before, 'other files of the folder do not matter');
+});
+
+t.test('an operation that never ends costs one flight, and its late result is dropped', async (t) => {
+  const flight = new OneFlight();
+  let release = (_value: string): void => undefined;
+  const stuck = new Promise<string>((resolve) => {
+    release = resolve;
+  });
+  let started = 0;
+  t.equal(await flight.run(() => stuck, 20), LATE);
+  const second = async (): Promise<string> => `run ${++started}`;
+  t.equal(await flight.run(second, 20), LATE, 'none other starts before it has ended');
+  t.equal(started, 0);
+  release('late');
+  t.equal(await flight.run(second, 1000), 'run 1');
+  await t.rejects(
+    flight.run(async () => {
+      throw new Error('broken');
+    }, 1000),
+    { message: 'broken' },
+  );
+  t.equal(await flight.run(second, 1000), 'run 2');
+});
+
+const listing = (name: string, ...addresses: string[]): Listing => ({
+  name,
+  rows: addresses.map((address) => row({ address })),
+});
+
+function list(services: Listing[], more: Partial<Extract<Observation, { kind: 'list' }>> = {}): Observation {
+  return { kind: 'list', epoch: 'e', services, releases: [], rejected: [], removalsBelievable: true, ...more };
+}
+
+t.test('only what changed is passed on', async (t) => {
+  const memory = new ListMemory();
+  const take = (observation: Observation): unknown => {
+    if (observation.kind !== 'list') return t.fail('not a list');
+    const { kind, ...rest } = memory.take(observation);
+    return [
+      kind,
+      ...('services' in rest ? [brief({ kind, ...rest } as Observation)] : []),
+      ...('gone' in rest ? rest.gone : []),
+    ];
+  };
+  const names = ['a', 'b', 'c', 'd', 'e'];
+  const five = names.map((name) => listing(name, '10.0.0.1'));
+  const all = names.map((name) => `${name}=10.0.0.1`);
+  t.equal(memory.empty, true);
+  t.same(take(list(five)), ['list', all]);
+  t.equal(memory.empty, false);
+  t.same(take(list([...five].reverse())), ['confirmed']);
+  t.same(take(list([...five.slice(1), listing('f', '10.0.0.6')])), ['change', ['f=10.0.0.6'], 'a']);
+  t.same(take(list([...five.slice(1), listing('f', '10.0.0.7')])), ['change', ['f=10.0.0.7']]);
+  t.same(take(list([...five.slice(1), listing('f', '10.0.0.7')], { rejected: [{ where: 'x', reason: 'y' }] })), [
+    'change',
+    [],
+  ]);
+  t.same(take(list(five.slice(2))), ['list', all.slice(2)], 'half of them changed');
+  t.same(take(list(five.slice(2), { epoch: 'e2' })), ['list', all.slice(2)], 'another epoch');
+  t.same(take(list(five.slice(3), { epoch: 'e2', removalsBelievable: false })), [
+    'list',
+    ['additions only', ...all.slice(3)],
+  ]);
+  t.equal(memory.empty, false);
+  t.same(take(list(five.slice(2), { epoch: 'e2' })), ['list', all.slice(2)], 'after additions only, a whole list');
+  t.same(take(list(five.slice(2), { epoch: 'e2' })), ['confirmed']);
+  memory.forget();
+  t.same(take(list(five.slice(2), { epoch: 'e2' })), ['list', all.slice(2)]);
+});
+
+class ScriptedAdapter implements Adapter {
+  readonly identity = 'scripted';
+  readonly interval = 1;
+  readonly deadline = 100;
+  readonly backoff = { base: 1, cap: 5 };
+  readonly firstSpread = 0;
+  closed = false;
+  readonly contexts: boolean[] = [];
+  readonly #script: (() => Promise<Observation>)[];
+
+  constructor(...script: (() => Promise<Observation>)[]) {
+    this.#script = script;
+  }
+
+  async poll({ fresh }: PollContext): Promise<Observation> {
+    this.contexts.push(fresh);
+    return (this.#script.shift() ?? (() => new Promise<Observation>(() => undefined)))();
+  }
+
+  close(): void {
+    this.closed = true;
+  }
+}
+
+t.test('the sync loop reports what its adapter sees, and outlives what the adapter does', async (t) => {
+  const a = listing('a', '10.0.0.1');
+  const adapter = new ScriptedAdapter(
+    async () => ({ kind: 'unreachable', reason: 'refused' }),
+    async () => list([a]),
+    async () => list([a]),
+    async () => {
+      throw new Error('a bug');
+    },
+    async () => list([listing('a', ...Array.from({ length: 600 }, (_, i) => `10.0.${i >> 8}.${i & 255}`))]),
+    async () => list(Array.from({ length: 101 }, (_, i) => listing(`s${i}`))),
+    async () =>
+      list(
+        Array.from({ length: 3 }, (_, s) =>
+          listing(`s${s}`, ...Array.from({ length: 400 }, (_, i) => `10.${s}.${i >> 8}.${i & 255}`)),
+        ),
+      ),
+    async () => ({ kind: 'confirmed' }),
+  );
+  const reports: Report[] = [];
+  let boot = 0;
+  await new Promise<void>((resolve) => {
+    const loop: SyncLoop = new SyncLoop(adapter, {
+      clock: { now: () => ({ boot: ++boot, wall: 0 }) },
+      random: () => 0,
+      limits: LIMITS,
+      emit: (report) => {
+        reports.push(report);
+        if (reports.length === 8) loop.relist();
+        if (reports.length < 9) return;
+        loop.stop();
+        resolve();
+      },
+      watchFailed: (reason) => t.fail(reason),
+    });
+    loop.start(false);
+  });
+  t.same(reports.map(brief), [
+    'unreachable: refused',
+    ['a=10.0.0.1'],
+    'confirmed',
+    'unreachable: a bug',
+    'unbelievable: service "a" has 600 endpoints, more than limits.maxEndpointsPerService (500)',
+    'unbelievable: 101 services, more than limits.maxServices (100)',
+    'unbelievable: 1200 endpoints, more than limits.maxEndpoints (1000)',
+    'confirmed',
+    'unreachable: no answer within 0.1 s',
+  ]);
+  t.same(
+    reports.map(({ at }) => at),
+    [1, 2, 3, 4, 5, 6, 7, 8, 9],
+  );
+  t.same(adapter.contexts, [true, true, false, false, false, false, false, false, true]);
+  t.equal(adapter.closed, true);
+});
+
+function zone(name: string, path: string, more: Partial<LimitsConfig> = {}): ZoneConfig {
+  const limits = { ...LIMITS, maxEndpoints: 100_000, maxServices: 10_000, ...more };
+  // Only what syncing reads of a zone.
+  const part = { name, registries: [{ type: 'file', path }], softTtl: 10_000, limits, allowAddresses: [] } as const;
+  return part as unknown as ZoneConfig;
+}
+
+/** Collects reports; `next` waits for the next one. */
+class Inbox {
+  readonly #waiting: ((text: unknown) => void)[] = [];
+  readonly #had: unknown[] = [];
+
+  put(item: unknown): void {
+    const waiter = this.#waiting.shift();
+    if (waiter === undefined) this.#had.push(item);
+    else waiter(item);
+  }
+
+  next(): Promise<unknown> {
+    if (this.#had.length > 0) return Promise.resolve(this.#had.shift());
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+}
+
+function linkOptions(folder: string, more: Partial<SyncLinkOptions>): SyncLinkOptions {
+  return {
+    snapshotFolder: folder,
+    machine: 'm',
+    log: () => undefined,
+    onReport: () => undefined,
+    onSnapshotProblem: () => undefined,
+    onSnapshotWanted: () => undefined,
+    ...more,
+  };
+}
+
+t.test('the sync worker reports lists in parts, then changes, and follows a reload', async (t) => {
+  const dir = t.testdir({ 'b.yaml': ONE });
+  const big = join(dir, 'a.json');
+  const services: Record<string, unknown> = {};
+  for (let s = 0; s < 100; s++) {
+    const endpoints = Array.from({ length: 120 }, (_, e) => ({ address: `10.0.${s}.${e}`, port: 80 }));
+    services[`s${s}`] = { endpoints };
+  }
+  replace(big, JSON.stringify({ services }));
+  const inboxes: Record<string, Inbox> = { a: new Inbox(), b: new Inbox() };
+  let wanted = 0;
+  const link = new SyncLink(
+    linkOptions(join(dir, 'snapshots'), {
+      onReport: (name, registry, report) => {
+        t.equal(registry, 0);
+        if (report.kind === 'list' && report.services.length > 2) {
+          const rows = report.services.reduce((sum, service) => sum + service.rows.length, 0);
+          inboxes[name]?.put(`${report.services.length} services, ${rows} rows`);
+        } else if (report.kind !== 'confirmed') inboxes[name]?.put([report.kind, brief(report)]);
+      },
+      onSnapshotWanted: () => wanted++,
+    }),
+  );
+  t.teardown(() => link.stop());
+  link.start([zone('a', big), zone('b', join(dir, 'b.yaml'))]);
+  t.equal(wanted, 1);
+  t.equal(await inboxes.a?.next(), '100 services, 12000 rows');
+  t.same(await inboxes.b?.next(), ['list', ['a=10.0.0.1']]);
+
+  services.s1 = { endpoints: [{ address: '10.9.9.9', port: 80 }] };
+  replace(big, JSON.stringify({ services }));
+  link.reload([zone('a', big), zone('b', join(dir, 'c.yaml'))]);
+  t.same(await inboxes.a?.next(), ['change', ['s1=10.9.9.9']], 'a zone that is as it was goes on');
+  t.match(await inboxes.b?.next(), ['unreachable', /c\.yaml: no such file/], 'one that changed begins anew');
+  link.relist();
+  t.equal(await inboxes.a?.next(), '100 services, 11881 rows');
+});
+
+t.test('a sync worker that dies is started again, and asks for snapshots anew', async (t) => {
+  const died: unknown[] = [];
+  let wanted = 0;
+  await new Promise<void>((resolve) => {
+    const link = new SyncLink(
+      linkOptions(t.testdir({}), {
+        workerUrl: new URL('data:text/javascript,throw new Error("no memory left")'),
+        log: (level, event, { reason }) => died.push([level, event, reason]),
+        onSnapshotWanted: () => {
+          if (++wanted === 3) void link.stop().then(() => resolve());
+        },
+      }),
+    );
+    link.start([]);
+  });
+  t.same(died, Array(2).fill(['error', 'sync-worker-died', 'no memory left']));
+});
