@@ -1,67 +1,70 @@
 /** One answer thread as the control thread holds it: started again when it dies, stopped by its flag, counted. */
-import { writeSync } from 'node:fs';
+import { closeSync, writeSync } from 'node:fs';
 import type { Worker, WorkerOptions } from 'node:worker_threads';
+import { Backoff } from './backoff.js';
 import { COUNTER_WORDS } from './counters.js';
 import { CONTROL_WORDS, EVENT_FD, type FromThread, STOP, type ToThread, TRANSPORT_COUNTERS } from './messages.js';
 
 export type CreateWorker = (file: URL, options: WorkerOptions) => Worker;
 
 export interface AnswerThreadEvents {
-  readonly message: (message: FromThread) => void;
-  /** It ended without having been told to. The owner calls `spawn` again. */
-  readonly died: (error: unknown) => void;
+  readonly message: (thread: AnswerThread, message: FromThread) => void;
+  /** It ended without having been told to. */
+  readonly died: (thread: AnswerThread, error: unknown) => void;
+  /** It has been started again after a death and knows nothing yet. */
+  readonly again: (thread: AnswerThread) => void;
 }
 
-/** A thread inside a native loop sees the flag when its poll ends, at most this late without a wake-up. */
-const NATIVE_POLL_MS = 1_000;
-const STOP_TIMEOUT_MS = 2 * NATIVE_POLL_MS;
+export interface AnswerThreadOptions {
+  readonly kind: 'udp' | 'tcp';
+  /** Among the threads of its kind. */
+  readonly index: number;
+  readonly data: unknown;
+  readonly create: CreateWorker;
+  readonly events: AnswerThreadEvents;
+}
+
+/** A thread inside a native loop sees its flag within a second even when nothing wakes it. */
+const STOP_TIMEOUT_MS = 2_000;
+const RESPAWN_FIRST_MS = 50;
+const RESPAWN_LONGEST_MS = 5_000;
+/** After so long a life the next one begins at once. */
+const CALM_MS = 10_000;
 const ONE = new Uint8Array(new BigUint64Array([1n]).buffer);
 
+const FILES = {
+  udp: new URL('./udp-worker.js', import.meta.url),
+  tcp: new URL('./tcp-worker.js', import.meta.url),
+};
+
 export class AnswerThread {
+  readonly kind: 'udp' | 'tcp';
+  readonly index: number;
   readonly name: string;
   /** Written by the thread, kept over its restarts. */
   readonly counters = new Uint32Array(new SharedArrayBuffer(COUNTER_WORDS * 4));
   readonly transportCounters = new Uint32Array(new SharedArrayBuffer(TRANSPORT_COUNTERS.length * 4));
-  readonly control = new Int32Array(new SharedArrayBuffer(CONTROL_WORDS * 4)).fill(-1, EVENT_FD, EVENT_FD + 1);
-  readonly #file: URL;
-  readonly #data: unknown;
-  readonly #create: CreateWorker;
-  readonly #events: AnswerThreadEvents;
+  readonly control = new Int32Array(new SharedArrayBuffer(CONTROL_WORDS * 4));
+  /** Its slot in the table; -1 while it is no reader. */
+  reader = -1;
+  /** The last listen message that it has answered. */
+  acknowledged = 0;
+  readonly #options: AnswerThreadOptions;
+  readonly #backoff = new Backoff(RESPAWN_FIRST_MS, RESPAWN_LONGEST_MS);
   #worker: Worker | undefined;
+  #spawnedAt = 0;
+  #respawn: NodeJS.Timeout | undefined;
   #ended: Promise<void> = Promise.resolve();
   #stopping = false;
 
-  constructor(name: string, file: URL, data: unknown, create: CreateWorker, events: AnswerThreadEvents) {
-    this.name = name;
-    this.#file = file;
-    this.#data = data;
-    this.#create = create;
-    this.#events = events;
-  }
-
   /** Starts the thread. It does not keep the process alive until `ref`. */
-  spawn(): void {
-    const worker = this.#create(this.#file, { name: this.name, workerData: this.#data });
-    let failure: unknown;
-    this.#worker = worker;
-    worker.unref();
-    worker.on('message', (message: FromThread) => {
-      if (this.#worker === worker) this.#events.message(message);
-    });
-    worker.on('error', (error) => {
-      failure = error;
-    });
-    this.#ended = new Promise((resolve) => {
-      worker.on('exit', (code) => {
-        resolve();
-        if (this.#worker === worker) this.#worker = undefined;
-        if (!this.#stopping) this.#events.died(failure ?? `ended with code ${code}`);
-      });
-    });
-  }
-
-  get alive(): boolean {
-    return this.#worker !== undefined;
+  constructor(options: AnswerThreadOptions) {
+    this.kind = options.kind;
+    this.index = options.index;
+    this.name = options.kind === 'udp' ? `udp-${options.index}` : 'tcp';
+    this.#options = options;
+    this.control[EVENT_FD] = -1;
+    this.#spawn();
   }
 
   ref(): void {
@@ -71,10 +74,67 @@ export class AnswerThread {
   /** A thread inside a native loop is woken to read it. */
   post(message: ToThread): void {
     this.#worker?.postMessage(message);
-    this.wake();
+    this.#wake();
   }
 
-  wake(): void {
+  /** The flag alone, for the exit of the process: a thread inside a native loop would hold it up. */
+  flagStop(): void {
+    Atomics.store(this.control, STOP, 1);
+    this.#wake();
+  }
+
+  /** Resolves when the thread has ended; it may take a second to let answers leave. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    clearTimeout(this.#respawn);
+    this.post({ type: 'stop' });
+    this.flagStop();
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, STOP_TIMEOUT_MS);
+    });
+    await Promise.race([this.#ended, late]);
+    clearTimeout(timer);
+    await this.#worker?.terminate();
+    const eventFd = Atomics.exchange(this.control, EVENT_FD, -1);
+    if (eventFd >= 0) closeSync(eventFd);
+  }
+
+  #spawn(): void {
+    const { create, data, events } = this.#options;
+    const worker = create(FILES[this.kind], { name: this.name, workerData: data });
+    let failure: unknown;
+    this.#worker = worker;
+    this.#spawnedAt = performance.now();
+    worker.unref();
+    worker.on('message', (message: FromThread) => events.message(this, message));
+    worker.on('error', (error) => {
+      failure = error;
+    });
+    this.#ended = new Promise((resolve) => {
+      worker.on('exit', (code) => {
+        this.#worker = undefined;
+        resolve();
+        if (!this.#stopping) this.#died(failure ?? `ended with code ${code}`);
+      });
+    });
+  }
+
+  #died(error: unknown): void {
+    if (performance.now() - this.#spawnedAt > CALM_MS) this.#backoff.reset();
+    const first = this.#backoff.failures === 0;
+    const wait = this.#backoff.next();
+    this.#options.events.died(this, error);
+    const again = (): void => {
+      this.#spawn();
+      this.#options.events.again(this);
+    };
+    // The first death in a while is made good at once.
+    if (first) again();
+    else this.#respawn = setTimeout(again, wait);
+  }
+
+  #wake(): void {
     const fd = Atomics.load(this.control, EVENT_FD);
     if (fd < 0) return;
     try {
@@ -82,27 +142,5 @@ export class AnswerThread {
     } catch {
       // EAGAIN: it has been woken so often that the counter is full.
     }
-  }
-
-  /** The flag alone, for the exit of the process: a thread inside a native loop would hold it up. */
-  flagStop(): void {
-    Atomics.store(this.control, STOP, 1);
-    this.wake();
-  }
-
-  /** Resolves when the thread has ended; it may take a second to let answers leave. */
-  async stop(): Promise<void> {
-    this.#stopping = true;
-    this.post({ type: 'stop' });
-    this.flagStop();
-    const worker = this.#worker;
-    if (!worker) return;
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, STOP_TIMEOUT_MS);
-    });
-    await Promise.race([this.#ended, late]);
-    clearTimeout(timer);
-    if (this.#worker) await worker.terminate();
   }
 }

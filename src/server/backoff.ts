@@ -16,6 +16,10 @@ export class Backoff {
     return Math.min(this.#longest, this.#first * 2 ** this.#failures++);
   }
 
+  get failures(): number {
+    return this.#failures;
+  }
+
   reset(): void {
     this.#failures = 0;
   }

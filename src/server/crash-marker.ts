@@ -7,8 +7,6 @@ import { release } from 'node:os';
 import { join } from 'node:path';
 import type { Ms, WallMs } from '../system/clock.js';
 
-/** A start that lived so long has proved itself. */
-export const PROOF_MS: Ms = 60_000;
 const DEATHS_TO_AVOID = 2;
 const FORGET_MS: Ms = 24 * 3_600_000;
 

@@ -1,0 +1,41 @@
+/** What the answer server is told. */
+import type { AnswerTable } from '../answers/table.js';
+import type { ListenAddress } from '../config/types.js';
+import type { CreateWorker } from './answer-thread.js';
+import type { TcpLimits } from './tcp-limits.js';
+
+/** One line a state change, with a stable event name. */
+export type ServerLog = (
+  level: 'debug' | 'info' | 'warn' | 'error',
+  event: string,
+  fields: Readonly<Record<string, unknown>>,
+) => void;
+
+export interface AnswerServerOptions {
+  readonly log: ServerLog;
+  /** The transport that `start` will ask for, when it is known already: saves loading the other. */
+  readonly transport?: AnswerSettings['transport'];
+  /** How a thread is started; a test may look on. */
+  readonly createWorker?: CreateWorker;
+}
+
+export interface AnswerSettings {
+  readonly listen: readonly ListenAddress[];
+  /** UDP answer threads; the portable transport always has one. */
+  readonly workers: number;
+  readonly transport: 'auto' | 'batched' | 'portable';
+  /** Each answer thread is a reader of it. */
+  readonly table: Pick<AnswerTable, 'share' | 'addReader' | 'removeReader'>;
+  /** Where `auto` remembers starts that ended in a signal. Absent: it remembers none. */
+  readonly stateDir?: string;
+  /** Largest UDP answer in bytes; 1232 when absent. */
+  readonly maxUdp?: number;
+  /** Largest TCP answer in bytes; 65535 when absent. */
+  readonly tcpMax?: number;
+  readonly tcp?: Partial<TcpLimits>;
+}
+
+/** No listen address could be bound (R35). The message says why for each, who holds it and what to do. */
+export class ListenError extends Error {
+  override readonly name = 'ListenError';
+}
