@@ -1,6 +1,8 @@
 /** `holdfast accept`: a person's word that what the guard holds may go (R9). */
+
+import { plain } from '../system/terminal.js';
 import { askResolver } from './ask.js';
-import { EXIT_OK, plain, print } from './output.js';
+import { EXIT_OK, print } from './output.js';
 
 export async function accept(
   name: string,

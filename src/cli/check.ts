@@ -5,7 +5,8 @@ import { loadConfig } from '../config/load.js';
 import type { Config, RegistryConfig, ZoneConfig } from '../config/types.js';
 import { FileRegistry } from '../registry/file.js';
 import type { Listing, Rejected } from '../registry/registry.js';
-import { complain, EXIT_FAILED, EXIT_OK, EXIT_USAGE, plain, print, type Style, styleFor, table } from './output.js';
+import { plain, type Style, styleFor, table } from '../system/terminal.js';
+import { complain, EXIT_FAILED, EXIT_OK, EXIT_USAGE, print } from './output.js';
 
 interface ServiceSummary {
   readonly name: string;

@@ -1,7 +1,8 @@
 /** `holdfast explain`: why each endpoint of a name is in or out. */
 import type { EndpointExplanation, Explanation } from '../admin/documents.js';
+import { age, plain, type Style, styleFor, table } from '../system/terminal.js';
 import { askResolver } from './ask.js';
-import { age, EXIT_OK, plain, print, type Style, styleFor, table } from './output.js';
+import { EXIT_OK, print } from './output.js';
 
 export async function explain(
   name: string,

@@ -85,7 +85,7 @@ function build(done: (exit: number) => void): Command {
     .description('all of it on loopback, with little backends to kill')
     .option('--once', 'run a tour by itself: a backend dies, the registry goes, all comes back; exit 0 if it held')
     .addHelpText('after', '\nNeeds no root and leaves nothing behind. Ctrl-C ends it.\n')
-    .action(async (options) => done(await (await import('./demo.js')).demo(options)));
+    .action(async (options) => done(await (await import('../demo/demo.js')).runDemo({ once: options.once === true })));
 
   command('check', 'check a configuration and its registry files')
     .addOption(jsonOption())

@@ -1,11 +1,12 @@
 /** `holdfast query`: asks a name server, our own by default, and prints what it said as dig would. */
 import dns2, { type Packet as ParsedPacket } from 'dns2';
+import { askDns, NoReply, type Reply } from '../client/dns.js';
 import { canonicalAddress, showListen } from '../config/addresses.js';
 import type { ListenAddress } from '../config/types.js';
-import { askDns, NoReply, type Reply } from './dns-client.js';
+import { plain, type Style, styleFor, table } from '../system/terminal.js';
 import { defaultType } from './explain.js';
 import { findConfig } from './find-config.js';
-import { complain, EXIT_FAILED, EXIT_OK, EXIT_USAGE, plain, print, type Style, styleFor, table } from './output.js';
+import { complain, EXIT_FAILED, EXIT_OK, EXIT_USAGE, print } from './output.js';
 
 const { Packet } = dns2;
 type Resource = ParsedPacket['answers'][number];

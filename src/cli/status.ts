@@ -1,7 +1,8 @@
 /** `holdfast status`: how it stands, and above all what is frozen since when. */
 import type { PublicStatus, StatusDocument, ZoneStatus } from '../admin/documents.js';
+import { age, plain, type Style, since, styleFor, table } from '../system/terminal.js';
 import { askResolver } from './ask.js';
-import { age, EXIT_FAILED, EXIT_OK, plain, print, type Style, since, styleFor, table } from './output.js';
+import { EXIT_FAILED, EXIT_OK, print } from './output.js';
 
 export async function status(options: { readonly config: string; readonly json?: boolean }): Promise<number> {
   const asked = await askResolver(options.config, '/v1/status', { orPublic: true });
