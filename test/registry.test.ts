@@ -247,8 +247,8 @@ services2: {}
   t.same(
     contents.rejected.map(({ where, reason }) => `${where}: ${reason}`),
     [
-      's.yaml:20: a release mark must be a time such as 2031-05-04T09:30:00Z',
-      's.yaml:21: unknown key "services2": expected services or release',
+      's.yaml:23: a release mark must be a time such as 2031-05-04T09:30:00Z',
+      's.yaml:24: unknown key "services2": expected services or release',
       's.yaml:4: unknown key "colour"',
       `s.yaml:2: check.type must be one of tcp, http, https, none; the zone's own check is used`,
       's.yaml:7: port must be 1 to 65535, not "70000"',
@@ -313,8 +313,8 @@ t.test('what is no registry file is not believed, with file, line and what was e
   t.match(await parse('services: {a: *nobody}'), 's.yaml:1: not YAML: alias *nobody has no anchor before it');
   t.match(await parse('services: {? [a, b] : c}'), 's.yaml:1: not YAML: a key is not plain text');
   t.match(await parse('{"services": {\n "a": {', {}, 's.json'), /^s\.json:2: not JSON: /);
-  t.match(await parse('{"services": {\n "a": nul }}', {}, 's.json'), /^s\.json:2: not JSON: /);
-  t.match(await parse('[{'.repeat(100_000)), /^s\.yaml: not YAML: /, 'nesting without end');
+  t.match(await parse('{"services": {\n "a": nul }}', {}, 's.json'), /^s\.json: not JSON: Unexpected token/);
+  t.match(await parse('[{'.repeat(100_000)), /^s\.yaml:1: not YAML: nested too deeply$/);
   const broken = {
     format: 'yaml',
     bytes: Buffer.from([0x73, 0xff, 0xfe]),
@@ -527,7 +527,7 @@ t.test('what stands in the place of a file never blocks and takes nothing away',
   replace(path, `${ONE}# ${'x'.repeat(2000)}`);
   const small = open(path, { maxBody: 1000 });
   t.match(brief(await poll(small)), /^unbelievable: .*: 20\d\d bytes, more than limits\.maxBody \(1000\)$/);
-  t.same(brief(await poll(registry)), 'confirmed', 'the first one has what it had');
+  t.same(brief(await poll(registry)), ['a=10.0.0.1'], 'the first one has what it had');
 });
 
 t.test('a directory of files is one list', async (t) => {
@@ -674,17 +674,17 @@ t.test('only what changed is passed on', async (t) => {
     'change',
     [],
   ]);
-  t.same(take(list(five.slice(2))), ['list', all.slice(2)], 'half of them changed');
-  t.same(take(list(five.slice(2), { epoch: 'e2' })), ['list', all.slice(2)], 'another epoch');
-  t.same(take(list(five.slice(3), { epoch: 'e2', removalsBelievable: false })), [
+  t.same(take(list(five.slice(3))), ['list', all.slice(3)], 'half of them changed');
+  t.same(take(list(five.slice(3), { epoch: 'e2' })), ['list', all.slice(3)], 'another epoch');
+  t.same(take(list(five.slice(4), { epoch: 'e2', removalsBelievable: false })), [
     'list',
-    ['additions only', ...all.slice(3)],
+    ['additions only', ...all.slice(4)],
   ]);
   t.equal(memory.empty, false);
-  t.same(take(list(five.slice(2), { epoch: 'e2' })), ['list', all.slice(2)], 'after additions only, a whole list');
-  t.same(take(list(five.slice(2), { epoch: 'e2' })), ['confirmed']);
+  t.same(take(list(five.slice(3), { epoch: 'e2' })), ['list', all.slice(3)], 'after additions only, a whole list');
+  t.same(take(list(five.slice(3), { epoch: 'e2' })), ['confirmed']);
   memory.forget();
-  t.same(take(list(five.slice(2), { epoch: 'e2' })), ['list', all.slice(2)]);
+  t.same(take(list(five.slice(3), { epoch: 'e2' })), ['list', all.slice(3)]);
 });
 
 class ScriptedAdapter implements Adapter {

@@ -34,7 +34,14 @@ export function parseJson(text: string): TreeResult {
     const position = /at position (\d+)/.exec(message)?.[1];
     const atEnd = /end of JSON input/i.test(message);
     const offset = position === undefined ? (atEnd ? text.length : undefined) : Number(position);
-    const reason = `not JSON: ${atEnd ? 'it ends in the middle' : message.replace(/ \(line.*$/, '').slice(0, 200)}`;
+    const reason = `not JSON: ${
+      atEnd
+        ? 'it ends in the middle'
+        : message
+            .replace(/ \(line.*$/, '')
+            .replace(/\s+/g, ' ')
+            .slice(0, 200)
+    }`;
     return offset === undefined ? { ok: false, reason } : { ok: false, reason, line: lineCounter(text)(offset) };
   }
 }

@@ -14,17 +14,21 @@ export function parseYaml(text: string): TreeResult {
       uniqueKeys: false,
       prettyErrors: false,
       keepSourceTokens: false,
-      logLevel: 'silent',
+      // `silent` would hide a second document.
+      logLevel: 'error',
     });
     const error = document.errors[0];
-    if (error !== undefined) return { ok: false, reason: `not YAML: ${error.message}`, line: lineOf(error.pos[0]) };
+    if (error !== undefined) return { ok: false, reason: reasonOf(error), line: lineOf(error.pos[0]) };
     return { ok: true, root: new Converter(lineOf).value(document.contents) };
   } catch (error) {
-    if (error instanceof BadNode)
-      return { ok: false, reason: `not YAML: ${error.message}`, line: lineOf(error.offset) };
-    // Nesting without end is a stack overflow in the parser.
-    return { ok: false, reason: `not YAML: ${error instanceof Error ? error.message : String(error)}` };
+    const reason = reasonOf(error);
+    return error instanceof BadNode ? { ok: false, reason, line: lineOf(error.offset) } : { ok: false, reason };
   }
+}
+
+function reasonOf(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error);
+  return `not YAML: ${message.includes('call stack') ? 'nested too deeply' : message.replace(/\s+/g, ' ')}`;
 }
 
 class BadNode extends Error {
