@@ -22,6 +22,7 @@ import {
   NAME_BYTES,
 } from './batch-ring.js';
 import type { BindFailure } from './bind-error.js';
+import { countLatency } from './latency.js';
 import { EAGAIN, EINTR, ENOBUFS, errorName, type LinuxCalls } from './linux-calls.js';
 import { bindSockets } from './linux-sockets.js';
 import type { SocketPlan } from './listen-plan.js';
@@ -61,6 +62,8 @@ export interface BatchedUdpOptions {
   readonly responder: Responder;
   readonly maxUdp: number;
   readonly control: Int32Array;
+  /** Of the responder; the latency histogram in it is ours to write. */
+  readonly counters: Uint32Array;
   readonly transportCounters: Uint32Array;
   readonly port: MessagePort;
   readonly events: BatchedUdpEvents;
@@ -78,6 +81,7 @@ export class BatchedUdp {
   readonly #ring: BatchRing;
   readonly #control: Int32Array;
   readonly #counters: Uint32Array;
+  readonly #latency: Uint32Array;
   readonly #port: MessagePort;
   readonly #events: BatchedUdpEvents;
   readonly #own = new OwnAddresses();
@@ -96,6 +100,7 @@ export class BatchedUdp {
     this.#ring = new BatchRing(options.calls, Math.max(512, options.maxUdp));
     this.#control = options.control;
     this.#counters = options.transportCounters;
+    this.#latency = options.counters;
     this.#port = options.port;
     this.#events = options.events;
   }
@@ -189,6 +194,7 @@ export class BatchedUdp {
       this.#receiveFailed(this.#calls.errno());
       return 0;
     }
+    const begun = performance.now();
     let answered = 0;
     this.#responder.beginBatch();
     for (let slot = 0; slot < received; slot++) {
@@ -220,7 +226,10 @@ export class BatchedUdp {
       answered++;
     }
     this.#responder.endBatch();
-    if (answered > 0) this.#send(socket.fd, answered);
+    if (answered > 0) {
+      this.#send(socket.fd, answered);
+      countLatency(this.#latency, performance.now() - begun, answered);
+    }
     return received;
   }
 

@@ -6,6 +6,7 @@
 import { createSocket, type RemoteInfo, type Socket } from 'node:dgram';
 import type { BindFailure } from './bind-error.js';
 import { peerFromText, plainAddress } from './client-address.js';
+import { countLatency } from './latency.js';
 import { listenIndex, type SocketPlan } from './listen-plan.js';
 import { counterIndex } from './messages.js';
 import { localAddresses, OwnAddresses } from './own-addresses.js';
@@ -31,6 +32,7 @@ interface Bound {
 
 export class PortableUdp {
   readonly #responder: Responder;
+  readonly #latency: Uint32Array;
   readonly #counters: Uint32Array;
   readonly #events: PortableUdpEvents;
   readonly #bound = new Map<string, Bound>();
@@ -40,8 +42,10 @@ export class PortableUdp {
   /** Changes to the sockets, one after the other. */
   #changes: Promise<unknown> = Promise.resolve();
 
-  constructor(responder: Responder, transportCounters: Uint32Array, events: PortableUdpEvents) {
+  /** `counters` are the responder's; the latency histogram in them is ours to write. */
+  constructor(responder: Responder, counters: Uint32Array, transportCounters: Uint32Array, events: PortableUdpEvents) {
     this.#responder = responder;
+    this.#latency = counters;
     this.#counters = transportCounters;
     this.#events = events;
   }
@@ -160,6 +164,7 @@ export class PortableUdp {
       this.#count('refusedDatagrams');
       return;
     }
+    const begun = performance.now();
     let length = 0;
     this.#responder.beginBatch();
     try {
@@ -178,6 +183,7 @@ export class PortableUdp {
     const answer = socket.getSendQueueCount() > 0 ? Buffer.from(this.#out.subarray(0, length)) : this.#out;
     socket.send(answer, 0, length, from.port, from.address, this.#sent);
     if (answer === this.#out && socket.getSendQueueCount() > 0) this.#out = Buffer.alloc(MAX_ANSWER_BYTES);
+    countLatency(this.#latency, performance.now() - begun, 1);
   }
 
   readonly #sent = (error: Error | null): void => {

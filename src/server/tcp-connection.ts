@@ -23,6 +23,8 @@ const answers = Buffer.alloc(WRITE_BYTES + PREFIX_BYTES + MAX_MESSAGE_BYTES);
 export interface ConnectionEvents {
   /** The responder threw on a query; the connection goes on without an answer to it. */
   readonly failure: (error: unknown) => void;
+  /** So many answers were written, `ms` after their queries had been read. */
+  readonly answered: (answers: number, ms: number) => void;
   /** A whole message came, or the client took answers. */
   readonly active: (connection: Connection) => void;
   readonly closed: (connection: Connection) => void;
@@ -119,7 +121,7 @@ export class Connection {
   #answerMessages(chunk: Buffer, now: number): Buffer | undefined {
     let at = 0;
     let filled = 0;
-    let whole = false;
+    let messages = 0;
     this.#responder.beginBatch();
     while (at < chunk.length && !this.#closing) {
       if (filled >= WRITE_BYTES) {
@@ -156,13 +158,14 @@ export class Connection {
         this.#closing = true;
         break;
       }
-      whole = true;
+      messages++;
       filled = this.#respond(length, filled);
     }
     this.#responder.endBatch();
     if (filled > 0) this.#write(filled);
-    if (whole) {
+    if (messages > 0) {
       this.activeAt = now;
+      this.#events.answered(messages, performance.now() - now);
       this.#events.active(this);
     }
     if (this.#closing) {

@@ -14,7 +14,13 @@ let running: { readonly responder: Responder; readonly tcp: TcpTransport } | und
 
 function start(message: StartMessage): void {
   const responder = new Responder(message.handle, message.counters, message.responder);
-  const tcp = new TcpTransport(responder, message.tcp, message.transportCounters, failureReporter(say, 'tcp'));
+  const tcp = new TcpTransport(
+    responder,
+    message.tcp,
+    message.counters,
+    message.transportCounters,
+    failureReporter(say, 'tcp'),
+  );
   running = { responder, tcp };
   listen(message.listen);
 }

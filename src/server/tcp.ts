@@ -3,6 +3,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import type { BindFailure } from './bind-error.js';
 import { peerFromText, plainAddress } from './client-address.js';
 import { ConnectionTable } from './connection-table.js';
+import { countLatency } from './latency.js';
 import { listenIndex, type SocketPlan } from './listen-plan.js';
 import { counterIndex } from './messages.js';
 import type { Responder } from './respond.js';
@@ -22,6 +23,7 @@ interface Listener {
 export class TcpTransport {
   readonly #responder: Responder;
   readonly #limits: TcpLimits;
+  readonly #latency: Uint32Array;
   readonly #counters: Uint32Array;
   readonly #failure: (error: unknown) => void;
   readonly #listeners = new Map<string, Listener>();
@@ -29,14 +31,17 @@ export class TcpTransport {
   #sweeper: NodeJS.Timeout | undefined;
   #changes: Promise<unknown> = Promise.resolve();
 
+  /** `counters` are the responder's; the latency histogram in them is ours to write. */
   constructor(
     responder: Responder,
     limits: TcpLimits,
+    counters: Uint32Array,
     transportCounters: Uint32Array,
     failure: (error: unknown) => void,
   ) {
     this.#responder = responder;
     this.#limits = limits;
+    this.#latency = counters;
     this.#counters = transportCounters;
     this.#failure = failure;
     this.#connections = new ConnectionTable(limits);
@@ -137,6 +142,7 @@ export class TcpTransport {
       this.#count('failures');
       this.#failure(error);
     },
+    answered: (answers: number, ms: number): void => countLatency(this.#latency, ms, answers),
     active: (connection: Connection): void => this.#connections.touch(connection),
     closed: (connection: Connection): void => {
       this.#connections.delete(connection);

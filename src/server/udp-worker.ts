@@ -40,7 +40,7 @@ async function start(message: StartMessage): Promise<void> {
     }
   }
   const { PortableUdp } = await import('./portable-udp.js');
-  const udp = new PortableUdp(responder, message.transportCounters, { failure, log });
+  const udp = new PortableUdp(responder, message.counters, message.transportCounters, { failure, log });
   portable = { responder, udp };
   say({ type: 'transport', transport: 'portable', ...(reason === undefined ? {} : { reason }) });
   await listen(message.listen);
@@ -60,6 +60,7 @@ function runBatched(calls: LinuxCalls, responder: Responder, message: StartMessa
     responder,
     maxUdp: message.responder.maxUdp,
     control: message.control,
+    counters: message.counters,
     transportCounters: message.transportCounters,
     port,
     events: { failure, log, tried: say },
