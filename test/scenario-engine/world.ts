@@ -53,6 +53,7 @@ export class World {
   #boot = BOOT_AT_START;
   #wallOffset = 0;
   #queries = 0;
+  readonly #out = new Uint8Array(65_535);
 
   constructor(config: Config, confirms: Confirms, idsAt: (place: string) => string[]) {
     this.#config = config;
@@ -201,14 +202,19 @@ export class World {
 
   ask(question: Question): Answer {
     const query = encodeQuery((this.#queries = (this.#queries + 1) & 0xffff), question);
-    const out = new Uint8Array(65_535);
+    return decodeAnswer(query, question, this.askRaw(query, question));
+  }
+
+  /** The reply's bytes, good until the next question. */
+  askRaw(query: Uint8Array, question: Question): Uint8Array {
+    const out = this.#out;
     const address = addressBytes(question.client);
     const peer = { family: address.length === 4 ? (4 as const) : (6 as const), bytes: address, offset: 0 };
     this.#responder.beginBatch();
     const length = this.#responder.respond(query, query.length, peer, 0, question.tcp ? 'tcp' : 'udp', out);
     this.#responder.endBatch();
     if (length <= 0) throw new Error(length === 0 ? 'no reply' : 'the control thread has to answer');
-    return decodeAnswer(query, question, out.slice(0, length));
+    return out.subarray(0, length);
   }
 
   /** The prober's targets as told by events are those that the resolver has. */
