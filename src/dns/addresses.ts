@@ -41,6 +41,7 @@ export function prefixBytes(text: string): { network: Uint8Array; mask: Uint8Arr
   const address = addressBytes(slash < 0 ? text : text.slice(0, slash));
   if (address === undefined) return undefined;
   const mapped = address.length === 4 && text.includes(':');
+  if (slash === text.length - 1) return undefined;
   const bits = slash < 0 ? address.length * 8 : Number(text.slice(slash + 1)) - (mapped ? 96 : 0);
   if (!Number.isInteger(bits) || bits < 0 || bits > address.length * 8) return undefined;
   const mask = new Uint8Array(address.length);
