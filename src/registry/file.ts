@@ -88,12 +88,13 @@ export class FileRegistry implements Adapter {
         const examined = await file.examine(this.#flight);
         if (signal.aborted) return unreadable(this.#path, 'not read in time');
         if (examined === 'frozen') return frozen(path);
-        if (examined !== 'same') this.#news = true;
+        if (examined === 'changed') this.#news = true;
         if (examined === 'unsettled') moving.push(file);
       }
       if (moving.length === 0) return undefined;
       if (this.#clocks.mono() >= until) {
         for (const file of moving) file.giveUp(`written to for ${UNSETTLED_MS / 1000} s without a pause`);
+        this.#news = true;
         return undefined;
       }
       await sleep(STILL_MS + 5);
