@@ -1,0 +1,662 @@
+import { chmodSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import t from 'tap';
+import { canonicalAddress, parseCidr, parseListen } from '../src/config/addresses.js';
+import { ConfigError } from '../src/config/errors.js';
+import { keepLastGood, loadQuickly, readLastGood } from '../src/config/lastgood.js';
+import { loadConfig, parseConfig } from '../src/config/load.js';
+import type { Option, Options } from '../src/config/options.js';
+import { defaultPlaces } from '../src/config/places.js';
+import { configReference } from '../src/config/reference.js';
+import { configOptions } from '../src/config/schema/config.js';
+import { registryOptions } from '../src/config/schema/registry.js';
+import { matchesGlob, serviceSettings } from '../src/config/service-settings.js';
+import { formatDuration, parseDuration, parseSize } from '../src/config/units.js';
+import { root } from './root.js';
+
+const FILE = '/etc/holdfast/holdfast.yaml';
+const PLACES = { stateDir: '/var/lib/holdfast', runDir: '/run/holdfast' };
+const LEAST = `version: 1
+zones:
+  - name: svc.internal
+    registry: { type: file, path: services.yaml }
+`;
+
+const read = (text: string, file = FILE) => parseConfig(text, file, PLACES);
+
+/** The one error of a bad configuration. */
+function fault(text: string): string {
+  try {
+    read(text);
+  } catch (error) {
+    if (error instanceof ConfigError) return error.message;
+    throw error;
+  }
+  return 'no error';
+}
+
+t.test('the least configuration has every default', async (t) => {
+  t.same(read(LEAST), {
+    version: 1,
+    file: '/etc/holdfast/holdfast.yaml',
+    listen: [{ address: '127.0.0.1', port: 53 }],
+    workers: 1,
+    transport: 'auto',
+    stateDir: '/var/lib/holdfast',
+    runDir: '/run/holdfast',
+    zones: [
+      {
+        name: 'svc.internal',
+        naming: 'rfc2782',
+        registries: [{ type: 'file', path: '/etc/holdfast/services.yaml' }],
+        merge: 'first',
+        softTtl: 10_000,
+        answerTtl: 2000,
+        negativeTtl: 2000,
+        allow: [
+          '127.0.0.0/8',
+          '::1/128',
+          '10.0.0.0/8',
+          '172.16.0.0/12',
+          '192.168.0.0/16',
+          '100.64.0.0/10',
+          '169.254.0.0/16',
+          'fc00::/7',
+          'fe80::/10',
+        ],
+        check: {
+          type: 'tcp',
+          interval: 5000,
+          timeout: 1000,
+          rise: 2,
+          fall: 3,
+          path: '/',
+          method: 'GET',
+          headers: {},
+          status: [[200, 399]],
+          softCap: 0.5,
+          longDead: 600_000,
+          failOpenWindow: 60_000,
+        },
+        guard: { share: 0.5, count: 2, window: 300_000, confirm: 60_000, maxHold: 600_000 },
+        limits: { maxServices: 10_000, maxEndpoints: 100_000, maxEndpointsPerService: 5000, maxBody: 67_108_864 },
+        addresses: 'fixed',
+        allowAddresses: [],
+        order: 'weighted',
+        keepTargets: 86_400_000,
+        snapshotTrust: 86_400_000,
+        interest: 900_000,
+        idleInterval: 60_000,
+        forget: 604_800_000,
+        services: [],
+      },
+    ],
+    prober: { budget: 500, conntrackShare: 0.05 },
+    log: { level: 'info' },
+  });
+});
+
+t.test('every option is taken as it is written', async (t) => {
+  const config = read(`version: 1
+listen: ["127.0.0.1:5300", "[::1]:5300"]
+workers: 4
+transport: portable
+stateDir: state
+runDir: /tmp/run
+admin: "[::1]:8653"
+zones:
+  - name: Svc.Internal.
+    naming: rfc2782
+    registries: [{ type: file, path: /srv/services }]
+    merge: first
+    softTtl: 1m
+    answerTtl: 5s
+    negativeTtl: 1s
+    allow: [10.0.0.0/8, 192.0.2.1, "fd00::/8"]
+    listen: ["[::1]:5300"]
+    check: { type: https, interval: 30s, timeout: 1500ms, rise: 1, fall: 5, port: 8443, path: /up, method: HEAD, host: up.example, headers: { x-token: abc }, status: [200, "204-299"], softCap: 0.25, longDead: 1h, failOpenWindow: 2m }
+    guard: { share: 0.3, count: 3, window: 10m, confirm: 30s, maxHold: 1h }
+    limits: { maxServices: 10, maxEndpoints: 20, maxEndpointsPerService: 5, maxBody: 1MB }
+    addresses: fixed
+    allowAddresses: ["127.0.0.0/8"]
+    order: stable
+    maxAnswers: 8
+    keepTargets: 0s
+    snapshotTrust: 12h
+    interest: 1h30m
+    idleInterval: 2m
+    forget: 1d
+    services:
+      "db-*": { check: { type: none }, order: stable }
+      orders: { maxAnswers: 2, alias: Shop }
+prober: { budget: 100, conntrackShare: 0.1 }
+log: { level: debug }
+`);
+  t.same(config, {
+    version: 1,
+    file: '/etc/holdfast/holdfast.yaml',
+    listen: [
+      { address: '127.0.0.1', port: 5300 },
+      { address: '::1', port: 5300 },
+    ],
+    workers: 4,
+    transport: 'portable',
+    stateDir: '/etc/holdfast/state',
+    runDir: '/tmp/run',
+    admin: { address: '::1', port: 8653 },
+    zones: [
+      {
+        name: 'svc.internal',
+        naming: 'rfc2782',
+        registries: [{ type: 'file', path: '/srv/services' }],
+        merge: 'first',
+        softTtl: 60_000,
+        answerTtl: 5000,
+        negativeTtl: 1000,
+        allow: ['10.0.0.0/8', '192.0.2.1/32', 'fd00::/8'],
+        listen: [{ address: '::1', port: 5300 }],
+        check: {
+          type: 'https',
+          interval: 30_000,
+          timeout: 1500,
+          rise: 1,
+          fall: 5,
+          port: 8443,
+          path: '/up',
+          method: 'HEAD',
+          host: 'up.example',
+          headers: { 'x-token': 'abc' },
+          status: [
+            [200, 200],
+            [204, 299],
+          ],
+          softCap: 0.25,
+          longDead: 3_600_000,
+          failOpenWindow: 120_000,
+        },
+        guard: { share: 0.3, count: 3, window: 600_000, confirm: 30_000, maxHold: 3_600_000 },
+        limits: { maxServices: 10, maxEndpoints: 20, maxEndpointsPerService: 5, maxBody: 1_000_000 },
+        addresses: 'fixed',
+        allowAddresses: ['127.0.0.0/8'],
+        order: 'stable',
+        maxAnswers: 8,
+        keepTargets: 0,
+        snapshotTrust: 43_200_000,
+        interest: 5_400_000,
+        idleInterval: 120_000,
+        forget: 86_400_000,
+        services: [
+          { match: 'db-*', settings: { check: { type: 'none' }, order: 'stable' } },
+          { match: 'orders', settings: { maxAnswers: 2, alias: 'shop' } },
+        ],
+      },
+    ],
+    prober: { budget: 100, conntrackShare: 0.1 },
+    log: { level: 'debug' },
+  });
+});
+
+t.test('a bad configuration is one error with file, line, key and what was expected', async (t) => {
+  const at = (line: number, rest: string) => `/etc/holdfast/holdfast.yaml:${line}: ${rest}`;
+  const zone = (line: string) => `${LEAST}    ${line}\n`;
+  const cases: [text: string, message: string][] = [
+    [zone('softTtl: ten'), at(5, 'zones[0].softTtl: expected a duration such as 10s, got "ten"')],
+    [
+      zone('softTtl: 10'),
+      at(5, 'zones[0].softTtl: expected a duration such as 10s, got 10 (a unit is needed: ms, s, m, h or d)'),
+    ],
+    [zone('softTtl:'), at(5, 'zones[0].softTtl: expected a duration such as 10s, got nothing')],
+    [zone('softTtl: 500ms'), at(5, 'zones[0].softTtl: expected a duration of at least 1s, got "500ms"')],
+    [zone('answerTtl: 1500ms'), at(5, 'zones[0].answerTtl: expected a duration in whole seconds, got "1500ms"')],
+    [zone('negativeTtl: 0s'), at(5, 'zones[0].negativeTtl: expected a duration of at least 1s, got "0s"')],
+    [zone('softTTL: 10s'), at(5, 'zones[0].softTTL: unknown key, did you mean softTtl?')],
+    [
+      `${LEAST}colour: red\n`,
+      at(
+        5,
+        'colour: unknown key (known here: version, listen, workers, transport, stateDir, runDir, admin, zones, forward, prober, log)',
+      ),
+    ],
+    [zone('softTtl: 1s\n    softTtl: 2s'), at(6, 'the key softTtl is there twice in one map')],
+    [zone('check:\n\t  type: tcp'), at(6, 'a tab in the indentation, expected spaces')],
+    [zone('limits: { maxBody: 64 }'), at(5, 'zones[0].limits.maxBody: expected a size such as 64MiB, got 64')],
+    [zone('allow: 10.0.0.0/8'), at(5, 'zones[0].allow: expected a list such as ["127.0.0.0/8"], got "10.0.0.0/8"')],
+    [
+      zone('allow:\n      - 127.0.0.0/8\n      - 10.1.0.0/8'),
+      at(7, 'zones[0].allow[1]: bits are set beyond /8: expected 10.0.0.0/8 or 10.1.0.0, got "10.1.0.0/8"'),
+    ],
+    [zone('check: { timeout: 9s }'), at(5, 'zones[0].check.timeout: expected a duration of at most interval')],
+    [
+      zone('services:\n      db:\n        check: { interval: 500ms }'),
+      at(7, 'zones[0].services.db.check.timeout: expected a duration of at most interval'),
+    ],
+    [
+      zone('services: { "db-*": { alias: db } }'),
+      at(5, 'zones[0].services["db-*"].alias: expected only for one service, not a glob'),
+    ],
+    [
+      zone('services: { a: { alias: c }, b: { alias: c } }'),
+      at(5, 'zones[0].services.b.alias: c is the alias of a already'),
+    ],
+    [
+      zone('check: { headers: { "bad name": x } }'),
+      at(5, 'zones[0].check.headers["bad name"]: expected the name of a header'),
+    ],
+    [
+      zone('naming: rfc2728'),
+      at(5, 'zones[0].naming: expected rfc2782 or consul, got "rfc2728" (did you mean rfc2782?)'),
+    ],
+    [
+      zone('registries: []'),
+      at(5, 'zones[0].registries: expected a list of at least one, such as [{ type: file, path: services.yaml }]'),
+    ],
+    [
+      zone('registries: [{ type: file, path: a }]'),
+      at(5, 'zones[0].registries: expected either registry or registries, not both'),
+    ],
+    [
+      LEAST.replace('type: file', 'type: consol'),
+      at(4, 'zones[0].registry.type: expected file, etcd, consul, dns or http, got "consol" (did you mean consul?)'),
+    ],
+    [LEAST.replace(', path: services.yaml', ''), at(4, 'zones[0].registry.path: missing, expected a path')],
+    [
+      LEAST.replace(/ {4}registry.*\n/, ''),
+      at(3, 'zones[0].registry: missing, expected a map such as { type: file, path: services.yaml }'),
+    ],
+    [
+      LEAST.replace('svc.internal', '-bad-.internal'),
+      at(3, 'zones[0].name: expected a domain name such as svc.internal, got "-bad-.internal"'),
+    ],
+    [
+      LEAST.replace('svc.internal', '10.0.0.1'),
+      at(3, 'zones[0].name: expected a domain name such as svc.internal, got "10.0.0.1"'),
+    ],
+    [
+      `${LEAST}  - name: SVC.internal\n    registry: { type: file, path: b.yaml }\n`,
+      at(5, 'zones[1].name: svc.internal is there twice; views of one zone need listen addresses of their own'),
+    ],
+    [
+      zone('listen: ["127.0.0.2:53"]'),
+      at(5, 'zones[0].listen[0]: expected one of the listen addresses, got 127.0.0.2:53'),
+    ],
+    [
+      `${LEAST}listen: ["::1:53"]\n`,
+      at(5, 'listen[0]: expected an address and port such as 127.0.0.1:53 or "[::1]:53", got "::1:53"'),
+    ],
+    [`${LEAST}listen: ["[::1]:53", "[0::1]:53"]\n`, at(5, 'listen[1]: [::1]:53 is there twice')],
+    [`${LEAST}admin: "127.0.0.1:53"\n`, at(5, 'admin: 127.0.0.1:53 is in listen already, expected another port')],
+    [`${LEAST}workers: 99\n`, at(5, 'workers: expected a whole number from 1 to 64, got 99')],
+    [
+      `${LEAST}runDir: /${'x'.repeat(120)}\n`,
+      at(5, 'runDir: expected a path short enough for sockets in it (107 bytes)'),
+    ],
+    [LEAST.replace('version: 1', 'version: 2'), at(1, 'version: expected 1, the version of this format, got 2')],
+    ['zones: []\n', at(1, 'version: missing, expected 1, the version of this format')],
+    ['- a\n', at(1, 'expected a map, got a list')],
+    [
+      'version: 1\nzones: [\n',
+      at(3, 'Flow sequence in block collection must be sufficiently indented and end with a ]'),
+    ],
+    ['version: 1\n---\nversion: 1\n', at(2, 'expected one YAML document, not several')],
+    [`${'['.repeat(20_000)}`, at(1, 'nested too deeply')],
+    ['', '/etc/holdfast/holdfast.yaml: is empty, expected at least version and zones'],
+    ['# nothing\n', '/etc/holdfast/holdfast.yaml: is empty, expected at least version and zones'],
+  ];
+  for (const [text, message] of cases) t.equal(fault(text), message);
+});
+
+t.test('of several faults the first in the file is told', async (t) => {
+  t.equal(
+    fault('version: 1\nlisten: [x]\nzones:\n  - nmae: a.b\n    softTtl: x\n'),
+    '/etc/holdfast/holdfast.yaml:2: listen[0]: expected an address and port such as 127.0.0.1:53 or "[::1]:53", got "x"',
+  );
+});
+
+t.test('what this version does not do is refused, not ignored', async (t) => {
+  const zone = (line: string) => `${LEAST}    ${line}\n`;
+  const registry = (text: string) => LEAST.replace('{ type: file, path: services.yaml }', text);
+  const refused: [string, string][] = [
+    [zone('naming: consul'), ':5: zones[0].naming: naming consul is not available in this version'],
+    [zone('merge: union'), ':5: zones[0].merge: merge union is not available in this version'],
+    [zone('addresses: reused'), ':5: zones[0].addresses: addresses reused is not available in this version'],
+    [zone('addressSpace: lan'), ':5: zones[0].addressSpace: addressSpace is not available in this version'],
+    [zone('check: { type: grpc }'), ':5: zones[0].check.type: check type grpc is not available in this version'],
+    [
+      zone('services: { a: { check: { type: exec } } }'),
+      ':5: zones[0].services.a.check.type: check type exec is not available in this version',
+    ],
+    [`${LEAST}forward: { upstreams: ["192.0.2.53:53"] }\n`, ':5: forward: forwarding is not available in this version'],
+    [
+      registry('{ type: etcd, endpoints: ["http://127.0.0.1:2379"], layout: skydns, prefix: /skydns }'),
+      ':4: zones[0].registry.type: registry type etcd is not available in this version',
+    ],
+    [
+      registry('{ type: consul, address: "http://127.0.0.1:8500", tokenFile: /etc/t, mirror: all }'),
+      ':4: zones[0].registry.type: registry type consul is not available in this version',
+    ],
+    [
+      registry('{ type: dns, servers: ["192.0.2.1:53"], transfer: axfr }'),
+      ':4: zones[0].registry.type: registry type dns is not available in this version',
+    ],
+    [
+      registry('{ type: http, url: "http://192.0.2.1/sd", interval: 30s, serviceLabel: job }'),
+      ':4: zones[0].registry.type: registry type http is not available in this version',
+    ],
+    [
+      LEAST.replace(/registry: (.*)/, 'registries: [$1, $1]'),
+      ':4: zones[0].registries: more than one registry is not available in this version',
+    ],
+  ];
+  for (const [text, message] of refused) t.equal(fault(text), FILE + message);
+});
+
+t.test('every declared option refuses nonsense, by its own name', async (t) => {
+  let count = 0;
+  /** `wrap` makes a file out of the text at a path. */
+  const visit = (options: Options, path: string, wrap: (name: string) => string) => {
+    for (const [name, option] of Object.entries(options)) {
+      if (name === 'registry' || name === 'registries' || name === 'zones') continue;
+      count++;
+      const key = path === '' ? name : `${path}.${name}`;
+      t.match(
+        fault(wrap(`${name}: "\\0"`)),
+        new RegExp(`^${FILE}:\\d+: ${key.replace(/[[\].]/g, '\\$&')}: expected `),
+        key,
+      );
+      if (isPlainSection(option)) visit(option.children!, key, (inner) => wrap(`${name}: { ${inner} }`));
+    }
+  };
+  const top = configOptions as Options;
+  visit(top, '', (entry) => (entry.startsWith('version') ? `${entry}\n${LEAST.slice(11)}` : `${LEAST}${entry}\n`));
+  visit(top.zones!.children!, 'zones[0]', (entry) =>
+    entry.startsWith('name') ? LEAST.replace('name: svc.internal', entry) : `${LEAST}    ${entry}\n`,
+  );
+  visit(
+    top.zones!.children!.services!.children!,
+    'zones[0].services.db',
+    (entry) => `${LEAST}    services: { db: { ${entry} } }\n`,
+  );
+  const registries = registryOptions as Record<string, Options>;
+  for (const [type, options] of Object.entries(registries)) {
+    visit(
+      options,
+      'zones[0].registry',
+      (entry) =>
+        `version: 1\nzones:\n  - name: a.b\n    registry: { ${entry}, type: ${type}${required(options, entry)} }\n`,
+    );
+  }
+  t.ok(count > 80, `${count} options were tried`);
+});
+
+function isPlainSection(option: Option): boolean {
+  return option.children !== undefined && option.kind === 'section';
+}
+
+const GOOD: Record<string, string> = {
+  path: 'path: a.yaml',
+  url: 'url: "http://192.0.2.1/sd"',
+  servers: 'servers: ["192.0.2.1:53"]',
+};
+
+function required(options: Options, entry: string): string {
+  return Object.entries(options)
+    .filter(([name, option]) => option.required && !entry.startsWith(name))
+    .map(([name]) => `, ${GOOD[name]}`)
+    .join('');
+}
+
+t.test('x- keys are ignored at every level, and serve anchors', async (t) => {
+  const config = read(`version: 1
+x-check: &check { type: http, path: /healthz }
+zones:
+  - name: a.internal
+    x-owner: team-a
+    registry: { type: file, path: a.yaml, x-note: hello }
+    check: { <<: *check, interval: 10s, x-why: slow }
+    services: { x-db: { maxAnswers: 1 } }
+`);
+  const zone = config.zones[0]!;
+  t.same([zone.check.type, zone.check.path, zone.check.interval], ['http', '/healthz', 10_000]);
+  t.same(zone.services, [{ match: 'x-db', settings: { maxAnswers: 1 } }], 'but the names of services are names');
+});
+
+t.test('one zone name is allowed twice where the views are apart', async (t) => {
+  const config = read(`version: 1
+listen: ["127.0.0.1:53", "127.0.0.2:53"]
+zones:
+  - { name: a.internal, listen: ["127.0.0.1:53"], registry: { type: file, path: a.yaml } }
+  - { name: a.internal, listen: ["127.0.0.2:53"], registry: { type: file, path: b.yaml } }
+`);
+  t.equal(config.zones.length, 2);
+});
+
+t.test('the fail-open window is never shorter than three intervals', async (t) => {
+  t.equal(read(`${LEAST}    check: { interval: 30s }\n`).zones[0]!.check.failOpenWindow, 90_000);
+});
+
+t.test('files that are no configuration are told apart', async (t) => {
+  const dir = t.testdir({ 'latin.yaml': Buffer.from('version: 1 # \xe9\n', 'latin1'), 'good.yaml': LEAST });
+  const loaded = (name: string) => {
+    try {
+      loadConfig(join(dir, name), PLACES);
+      return 'good';
+    } catch (error) {
+      return (error as Error).message.replace(dir, 'DIR');
+    }
+  };
+  writeFileSync(join(dir, 'big.yaml'), '#'.repeat(5 * 1024 * 1024));
+  t.equal(loaded('good.yaml'), 'good');
+  t.equal(loaded('none.yaml'), 'DIR/none.yaml: no such file (name another with --config FILE)');
+  t.equal(loaded('good.yaml/x'), 'DIR/good.yaml/x: no such file (name another with --config FILE)');
+  t.equal(loaded('.'), 'DIR: is a directory, expected a file');
+  t.equal(loaded('latin.yaml'), 'DIR/latin.yaml: is not text in UTF-8');
+  t.equal(loaded('big.yaml'), 'DIR/big.yaml: expected a file of at most 4MiB');
+  chmodSync(join(dir, 'good.yaml'), 0);
+  const denied = process.getuid?.() === 0 ? 'good' : 'DIR/good.yaml: permission denied';
+  t.equal(loaded('good.yaml'), denied);
+});
+
+t.test('garbage is a clear error and nothing else', async (t) => {
+  const onlyConfigErrors = (text: string) => {
+    try {
+      read(text);
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      if (!error.message.startsWith(FILE) || error.message.includes('\n')) throw new Error(error.message);
+    }
+  };
+  const whole = readFileSync(join(root, 'conf', 'holdfast.yaml'), 'utf8');
+  t.doesNotThrow(() => fc.assert(fc.property(fc.string({ unit: 'binary' }), onlyConfigErrors), { numRuns: 300 }));
+  t.doesNotThrow(() =>
+    fc.assert(
+      fc.property(fc.nat(whole.length), fc.nat(40), fc.string({ maxLength: 6 }), (at, cut, put) =>
+        onlyConfigErrors(whole.slice(0, at) + put + whole.slice(at + cut)),
+      ),
+      { numRuns: 300 },
+    ),
+  );
+  t.doesNotThrow(() =>
+    fc.assert(
+      fc.property(fc.constantFrom(...Object.keys(configOptions)), fc.jsonValue(), fc.jsonValue(), (key, value, zone) =>
+        onlyConfigErrors(JSON.stringify({ version: 1, zones: [zone], [key]: value })),
+      ),
+      { numRuns: 300 },
+    ),
+  );
+});
+
+t.test('units', async (t) => {
+  const durations = [
+    '200ms',
+    '5s',
+    '10m',
+    '24h',
+    '7d',
+    '1h30m',
+    '0.5s',
+    '0s',
+    '',
+    '5',
+    's',
+    '5 s',
+    '-5s',
+    '1e3s',
+    '5S',
+  ];
+  t.same(durations.map(parseDuration), [
+    200,
+    5000,
+    600_000,
+    86_400_000,
+    604_800_000,
+    5_400_000,
+    500,
+    0,
+    ...Array<undefined>(7).fill(undefined),
+  ]);
+  t.same([0, 1, 1500, 60_000, 5_400_000, 172_800_000].map(formatDuration), ['0ms', '1ms', '1500ms', '1m', '90m', '2d']);
+  t.same(['64MiB', '1kB', '2GB', '1.5KiB', '64', 'MiB', '64mib'].map(parseSize), [
+    67_108_864,
+    1000,
+    2_000_000_000,
+    1536,
+    undefined,
+    undefined,
+    undefined,
+  ]);
+});
+
+t.test('addresses and prefixes come to canonical text', async (t) => {
+  t.same(
+    ['127.0.0.1', '2001:DB8:0:0::1', '::ffff:10.0.0.1', '::', '1.2.3', '01.2.3.4', 'fe80::1%eth0', 'localhost', ''].map(
+      canonicalAddress,
+    ),
+    ['127.0.0.1', '2001:db8::1', '10.0.0.1', '::', undefined, undefined, undefined, undefined, undefined],
+  );
+  t.same(
+    ['127.0.0.1:53', '[::1]:53', '[0:0::1]:5353', '127.0.0.1', '::1:53', '127.0.0.1:0', '1.2.3.4:65536', ':53'].map(
+      parseListen,
+    ),
+    [
+      { address: '127.0.0.1', port: 53 },
+      { address: '::1', port: 53 },
+      { address: '::1', port: 5353 },
+      ...Array<undefined>(5).fill(undefined),
+    ],
+  );
+  const cidrs: [string, string][] = [
+    ['10.0.0.0/8', '10.0.0.0/8'],
+    ['0.0.0.0/0', '0.0.0.0/0'],
+    ['192.0.2.7', '192.0.2.7/32'],
+    ['FD00::/8', 'fd00::/8'],
+    ['::/0', '::/0'],
+    ['2001:db8::1', '2001:db8::1/128'],
+    ['fe80::/10', 'fe80::/10'],
+    ['10.0.0.1/8', 'bits are set beyond /8: expected 10.0.0.0/8 or 10.0.0.1'],
+    ['fd00::1/8', 'bits are set beyond /8: expected fd00::/8 or fd00::1'],
+    ['fe81::/9', 'bits are set beyond /9: expected fe80::/9 or fe81::'],
+    ['10.0.0.0/33', 'expected a prefix length of at most 32'],
+    ['::ffff:10.0.0.0/104', 'write a v4-mapped prefix as IPv4, such as 10.0.0.0/32'],
+    ['10.0.0.0/', 'expected a prefix such as 10.0.0.0/8 or fd00::/8'],
+    ['all', 'expected a prefix such as 10.0.0.0/8 or fd00::/8'],
+  ];
+  for (const [text, expected] of cidrs) {
+    const result = parseCidr(text);
+    t.equal('cidr' in result ? result.cidr : result.wrong, expected, text);
+  }
+});
+
+t.test('settings of a service: globs in order, its name over all', async (t) => {
+  const services = [
+    { match: 'db', settings: { order: 'weighted', check: { fall: 9 } } },
+    { match: 'db*', settings: { order: 'stable', maxAnswers: 3, check: { type: 'none', rise: 5 } } },
+    { match: '*', settings: { maxAnswers: 7, check: { rise: 1 } } },
+  ] as const;
+  t.same(serviceSettings(services, 'DB'), {
+    order: 'weighted',
+    maxAnswers: 7,
+    check: { type: 'none', rise: 1, fall: 9 },
+  });
+  t.same(serviceSettings(services, 'web'), { maxAnswers: 7, check: { rise: 1 } });
+  t.same(serviceSettings([], 'web'), {});
+  const letters = fc.string({ unit: fc.constantFrom('a', 'b', '*', '?'), maxLength: 8 });
+  const words = fc.string({ unit: fc.constantFrom('a', 'b'), maxLength: 10 });
+  t.doesNotThrow(() =>
+    fc.assert(
+      fc.property(letters, words, (glob, word) => {
+        const reference = new RegExp(`^${glob.replaceAll('*', '.*').replaceAll('?', '.')}$`);
+        return matchesGlob(glob, word) === reference.test(word);
+      }),
+    ),
+  );
+  t.equal(matchesGlob(`${'*a'.repeat(100)}b`, 'a'.repeat(5000)), false, 'and no glob takes long');
+});
+
+t.test('default places: the system for root, the user by the XDG specification', async (t) => {
+  const user = defaultPlaces({ XDG_STATE_HOME: '/home/u/.state', XDG_RUNTIME_DIR: '/run/user/7' }, 7);
+  t.same(defaultPlaces({ XDG_STATE_HOME: '/x', XDG_RUNTIME_DIR: '/x' }, 0), PLACES);
+  // A host where holdfast is installed has the system's folders for everyone.
+  t.ok(['/home/u/.state/holdfast', '/var/lib/holdfast'].includes(user.stateDir), user.stateDir);
+  t.ok(['/run/user/7/holdfast', '/run/holdfast'].includes(user.runDir), user.runDir);
+  const relative = defaultPlaces({ XDG_RUNTIME_DIR: 'here' }, 7);
+  t.notMatch(relative.runDir, /here/, 'relative ones do not count');
+});
+
+t.test('what came into force is kept, and serves when the file is bad (R35)', async (t) => {
+  const dir = t.testdir({ 'holdfast.yaml': `${LEAST}stateDir: state\nworkers: 3\n` });
+  const file = join(dir, 'holdfast.yaml');
+  const state = join(dir, 'state');
+  t.equal(await readLastGood(file, PLACES), undefined, 'nothing is kept yet');
+  const loaded = await loadQuickly(file, PLACES);
+  await keepLastGood(loaded, PLACES);
+  t.equal(statSync(state).mode & 0o777, 0o700);
+  t.equal(statSync(join(state, 'config.last-good.yaml')).mode & 0o777, 0o600);
+  t.equal(readFileSync(join(state, 'config.last-good.yaml'), 'utf8'), loaded.text);
+
+  writeFileSync(file, 'stateDir: "state" # here\n\tthis is : no YAML [\n');
+  const kept = await readLastGood(file, PLACES);
+  t.same(kept?.config, loaded.config, 'the bad file still says where to look, and paths mean what they meant');
+  writeFileSync(file, 'version: 9\n');
+  t.equal(await readLastGood(file, PLACES), undefined, 'a file that says nothing of it leads to the default place');
+  t.same(
+    (await readLastGood(file, { ...PLACES, stateDir: state }))?.config,
+    loaded.config,
+    'where one may be kept as well',
+  );
+  await t.rejects(loadQuickly(file, PLACES), { name: 'ConfigError' });
+  await t.rejects(
+    keepLastGood({ ...loaded, config: { ...loaded.config, stateDir: join(file, 'x') } }, PLACES),
+    'a state folder that cannot be made is an error to be logged',
+  );
+});
+
+t.test('an unchanged file is not checked again, a changed one is', async (t) => {
+  const dir = t.testdir({ 'holdfast.yaml': `${LEAST}stateDir: state\n` });
+  const file = join(dir, 'holdfast.yaml');
+  const checked = join(dir, 'state', 'config.last-good.json');
+  await keepLastGood(await loadQuickly(file, PLACES), PLACES);
+  // A value that is not in the file shows where it was taken from.
+  writeFileSync(checked, readFileSync(checked, 'utf8').replace('"workers":1', '"workers":7'));
+  t.equal((await loadQuickly(file, PLACES)).config.workers, 7);
+  t.equal((await loadQuickly(file, { ...PLACES, runDir: '/elsewhere' })).config.workers, 1, 'other places');
+  chmodSync(checked, 0o620);
+  t.equal((await loadQuickly(file, PLACES)).config.workers, 1, 'not when others may write it');
+  chmodSync(checked, 0o600);
+  writeFileSync(file, `${LEAST}stateDir: state\nworkers: 2\n`);
+  t.equal((await loadQuickly(file, PLACES)).config.workers, 2);
+  writeFileSync(checked, 'broken');
+  t.equal((await loadQuickly(file, PLACES)).config.workers, 2);
+});
+
+t.test('the reference is the one that the declarations make', async (t) => {
+  const written = readFileSync(join(root, 'docs', 'configuration.md'), 'utf8');
+  t.equal(written, configReference(), 'run `npm run docs:config`');
+});
+
+t.test('the examples are good', async (t) => {
+  t.equal(loadConfig(join(root, 'conf', 'holdfast.yaml'), PLACES).config.zones[0]?.name, 'svc.internal');
+  const blocks = [...configReference().matchAll(/```yaml\n([\s\S]*?)```/g)].map((match) => match[1]!);
+  t.equal(blocks.length, 1);
+  for (const block of blocks) t.equal(fault(block), 'no error');
+});
