@@ -44,7 +44,8 @@ function drop(table: AnswerTable, zone: number, name: Uint8Array, sets: readonly
 type InlineSet = { type: number; set: Uint8Array };
 
 function write(table: AnswerTable, name: Uint8Array, sets: readonly SetRef[]): void {
-  const byZone = [...sets].sort((a, b) => zoneOf(a.set as Uint8Array) - zoneOf(b.set as Uint8Array));
+  const byZone =
+    sets.length < 2 ? sets : [...sets].sort((a, b) => zoneOf(a.set as Uint8Array) - zoneOf(b.set as Uint8Array));
   // An entry counts its sets in one byte; more zones than that with one address see the first 255.
   table.set(REVERSE_ZONE, name, 0, byZone.slice(0, 255));
 }

@@ -40,10 +40,25 @@ const MAX_RECORD_BYTES = 4 * 1024 * 1024;
 
 const records = new ByteWriter(64 * 1024);
 
-/** One record that is a set of its own. `zone`: whose clients may see it, for reverse names. */
+const single = new Uint8Array(SET_HEAD_BYTES + 0x10000);
+const singleHalves = new Uint16Array(single.buffer);
+const singleWords = new Uint32Array(single.buffer);
+
+/**
+ * One record that is a set of its own. `zone`: whose clients may see it, for reverse names. Written out by hand: every
+ * address has two of them.
+ */
 export function singleSet(record: Uint8Array, zone = 0): Uint8Array {
-  const layout = { order: { stable: true, most: 0 }, stride: record.length, zone, weights: [0], groups: [1] };
-  return assemble({ ...layout, places: [], targets: [] }, record);
+  const size = (SET_HEAD_BYTES + record.length + 7) & ~7;
+  single.fill(0, 0, size);
+  singleWords[0] = size;
+  singleHalves[SET_FLAGS] = SET_STRIDE | SET_STABLE;
+  singleHalves[SET_COUNT] = 1;
+  singleHalves[SET_GROUPS] = 1;
+  singleHalves[SET_STRIDE_BYTES] = record.length;
+  singleHalves[SET_ZONE] = zone;
+  single.set(record, SET_HEAD_BYTES);
+  return single.slice(0, size);
 }
 
 /** A or AAAA records of one priority, in the given order; addresses do not repeat and are of one family. */
@@ -56,7 +71,7 @@ export function addressSet(ttl: number, addresses: readonly WeightedAddress[], o
   }
   const weights = kept.map(({ weight }) => weight);
   const stride = records.length / Math.max(kept.length, 1);
-  return assemble({ order, stride, zone: 0, weights, groups: [kept.length], places: [], targets: [] }, records.view());
+  return assemble({ order, stride, weights, groups: [kept.length], places: [], targets: [] }, records.view());
 }
 
 /** SRV records, best priority first, each with its target's address record behind it. */
@@ -82,7 +97,7 @@ export function srvSet(ttl: number, items: readonly SrvItem[], order: SetOrder):
   }
   groups.push(places.length);
   const repeated = numbers.size < targets.length ? targets : [];
-  return assemble({ order, stride: 0, zone: 0, weights, groups, places, targets: repeated }, records.view());
+  return assemble({ order, stride: 0, weights, groups, places, targets: repeated }, records.view());
 }
 
 /** A record's place among the records: start, length, and length of the tail behind it. */
@@ -96,7 +111,6 @@ interface Layout {
   readonly order: SetOrder;
   /** Length of every record; 0: they have `places`. */
   readonly stride: number;
-  readonly zone: number;
   readonly weights: readonly number[];
   /** One past the last record of each priority. */
   readonly groups: readonly number[];
@@ -127,7 +141,6 @@ function assemble(layout: Layout, recordBytes: Uint8Array): Uint8Array {
   halves[SET_MOST] = Math.min(order.most, MAX_RECORDS);
   halves[SET_GROUPS] = groups.length;
   halves[SET_STRIDE_BYTES] = stride;
-  halves[SET_ZONE] = layout.zone;
   let at = SET_HEAD_BYTES;
   if (weighted) addUp(weights, groups, words, at >> 2);
   at += weightBytes;

@@ -6,6 +6,7 @@ import { EntryBuilder, type SetRef } from './entry.js';
 import { hashName, zoneHash } from './hash.js';
 import { NameIndex } from './name-index.js';
 import {
+  REVERSE_ZONE,
   SEGMENT_UNITS_LOG2,
   SEGMENT_UNITS_MASK,
   SET_INLINE,
@@ -94,9 +95,12 @@ export class AnswerTable {
   /** An index for one more zone, for `new ZoneAnswers(table, zoneIndex, spec)`. */
   allocZone(): number {
     // A freed index rests for long: a reader may still hold the old handle that gives it to the old zone.
-    return this.#freeZones.length > RESTING_ZONES ? this.#freeZones.shift()! : this.#nextZone++;
+    if (this.#freeZones.length > RESTING_ZONES) return this.#freeZones.shift()!;
+    if (this.#nextZone === REVERSE_ZONE) throw new Error(`more than ${REVERSE_ZONE} zones in one table`);
+    return this.#nextZone++;
   }
 
+  /** After its `ZoneAnswers` was disposed of. */
   freeZone(zone: number): void {
     this.#freeZones.push(zone);
   }
