@@ -36,16 +36,18 @@ const LEAST_WAKE_MS: Ms = 5;
 const FLUSH_MS: Ms = 1_000;
 /** And is over after this, whatever a disk does. */
 const STOP_MS: Ms = 1_800;
+const LAST_MS: Ms = 300;
 
 /** Runs until a signal ends it. Resolves with the exit code. */
 export async function runDaemon(options: DaemonOptions): Promise<number> {
   const clock = new BootClock();
   const log = openLog({ level: options.config.log.level, name: 'resolver', now: () => clock.now().boot });
-  const daemon = new Daemon(options, clock, log);
   try {
-    return await daemon.run();
+    return await new Daemon(options, clock, log).run();
   } finally {
     log.close();
+    // What a hanging disk keeps alive does not keep the process.
+    setTimeout(() => process.kill(process.pid, 'SIGKILL'), LAST_MS).unref();
   }
 }
 
@@ -110,8 +112,14 @@ class Daemon {
   }
 
   async run(): Promise<number> {
-    const { config } = this;
     const stopped = this.#awaitSignals();
+    // A signal may come while the sockets are still being bound: then the start may never be over.
+    return (await Promise.race([this.#start(), stopped])) ?? stopped;
+  }
+
+  /** Resolves with an exit code when it cannot start. */
+  async #start(): Promise<number | undefined> {
+    const config = this.#config;
     const restored = this.#snapshots.load(config.stateDir, config.zones, this.#started);
     this.#resolver.table.onChange = () => this.#moveTable();
     try {
@@ -129,16 +137,18 @@ class Daemon {
       await this.#server.stop();
       return FAILED;
     }
+    if (this.#stopping !== undefined) return undefined;
     this.#log.log('info', 'answering', {
       listen: config.listen.map(({ address, port }) => `${address} port ${port}`),
       zones: config.zones.map((zone) => zone.name),
       transport: this.#server.transport,
       afterMs: Math.round(performance.now()),
     });
-    if (this.#configError !== undefined)
+    if (this.#configError !== undefined) {
       this.#log.log('error', 'last-good-configuration', { reason: this.#configError });
+    }
     this.#begin(restored);
-    return stopped;
+    return undefined;
   }
 
   /** What the first answer does not need. */
@@ -167,7 +177,7 @@ class Daemon {
       import('../admin/server.js'),
       import('../admin/metrics.js'),
     ]);
-    const { config } = this;
+    const config = this.#config;
     const parts = {
       resolver: this.#resolver,
       server: this.#server,
@@ -192,10 +202,6 @@ class Daemon {
     });
     this.#ends.push(() => admin.stop());
     if (this.#stopping === undefined) await admin.start();
-  }
-
-  get config(): Config {
-    return this.#config;
   }
 
   /** Views of one name are zones of their own, so the worker knows zones by key. */
