@@ -157,13 +157,14 @@ export class BatchedUdp {
         if (errno !== EINTR && errno !== EAGAIN) throw new TransportUnusable(`poll: ${errorName(errno)}`);
         continue;
       }
+      // Before the sockets: what the control thread has changed holds for the next query.
+      if (ready === 0 || this.#polled[1]! >>> 16 !== 0) this.#hear();
       const polled = this.#polled;
       for (let i = 0; i < this.#sockets.length; i++) {
         const events = polled[i * 2 + 3]! >>> 16;
         if (events & POLLNVAL) throw new TransportUnusable('a socket was closed under the loop');
         if (events !== 0) this.#serve(this.#sockets[i]!);
       }
-      if (ready === 0 || polled[1]! >>> 16 !== 0) this.#hear();
     }
     // What the kernel holds already is still answered.
     for (const socket of this.#sockets) this.#serve(socket);

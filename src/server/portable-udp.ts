@@ -10,6 +10,7 @@ import { countLatency } from './latency.js';
 import { listenIndex, type SocketPlan } from './listen-plan.js';
 import { counterIndex } from './messages.js';
 import { localAddresses, OwnAddresses } from './own-addresses.js';
+import { quiet } from './quiet.js';
 import type { Responder } from './respond.js';
 
 const RESCAN_MS = 2_000;
@@ -39,6 +40,8 @@ export class PortableUdp {
   readonly #own = new OwnAddresses();
   #out = Buffer.alloc(MAX_ANSWER_BYTES);
   #rescan: NodeJS.Timeout | undefined;
+  /** Datagrams read. */
+  #taken = 0;
   /** Changes to the sockets, one after the other. */
   #changes: Promise<unknown> = Promise.resolve();
 
@@ -95,10 +98,9 @@ export class PortableUdp {
   /** Answers what the kernel holds already, lets answers leave for up to `grace` ms, and closes. */
   async close(grace: number): Promise<void> {
     clearInterval(this.#rescan);
-    await turn();
-    await turn();
     const sockets = [...this.#bound.values()].flatMap((bound) => [...bound.sockets.values()]);
     const until = performance.now() + grace;
+    await quiet(() => this.#taken, performance.now() + grace / 4);
     while (sockets.some((s) => s.getSendQueueCount() > 0) && performance.now() < until)
       await new Promise((resolve) => setTimeout(resolve, 5));
     for (const socket of sockets) socket.close();
@@ -156,6 +158,7 @@ export class PortableUdp {
   }
 
   #answer(socket: Socket, bound: Bound, asked: string, query: Buffer, from: RemoteInfo): void {
+    this.#taken++;
     const peer = from.port === 0 ? undefined : peerFromText(from.address);
     if (
       !peer ||
@@ -210,5 +213,3 @@ function growBuffers(socket: Socket): void {
     // The kernel's own sizes stay.
   }
 }
-
-const turn = () => new Promise<void>((resolve) => setImmediate(resolve));

@@ -6,6 +6,7 @@ import { ConnectionTable } from './connection-table.js';
 import { countLatency } from './latency.js';
 import { listenIndex, type SocketPlan } from './listen-plan.js';
 import { counterIndex } from './messages.js';
+import { quiet } from './quiet.js';
 import type { Responder } from './respond.js';
 import { Connection } from './tcp-connection.js';
 import type { TcpLimits } from './tcp-limits.js';
@@ -28,6 +29,7 @@ export class TcpTransport {
   readonly #failure: (error: unknown) => void;
   readonly #listeners = new Map<string, Listener>();
   readonly #connections: ConnectionTable<Connection>;
+  #answered = 0;
   #sweeper: NodeJS.Timeout | undefined;
   #changes: Promise<unknown> = Promise.resolve();
 
@@ -75,13 +77,14 @@ export class TcpTransport {
 
   /** Stops accepting, lets answers leave for up to `grace` ms, and resolves when every connection is closed. */
   async close(grace: number): Promise<void> {
+    const until = performance.now() + grace;
+    const progress = () => this.#counters[counterIndex.tcpAccepted]! + this.#answered;
+    // Connections that the kernel has made already would be reset with their listener.
+    await quiet(progress, performance.now() + grace / 4);
     for (const { server } of this.#listeners.values()) server.close();
     this.#listeners.clear();
-    // Queries that the kernel already holds are read in this turn of the loop and the next.
-    await turn();
-    await turn();
+    await quiet(progress, performance.now() + grace / 4);
     for (const connection of this.#connections) connection.end();
-    const until = performance.now() + grace;
     while (this.#connections.size > 0 && performance.now() < until) await new Promise((r) => setTimeout(r, 5));
     for (const connection of this.#connections) connection.destroy();
     clearInterval(this.#sweeper);
@@ -142,7 +145,10 @@ export class TcpTransport {
       this.#count('failures');
       this.#failure(error);
     },
-    answered: (answers: number, ms: number): void => countLatency(this.#latency, ms, answers),
+    answered: (answers: number, ms: number): void => {
+      this.#answered += answers;
+      countLatency(this.#latency, ms, answers);
+    },
     active: (connection: Connection): void => this.#connections.touch(connection),
     closed: (connection: Connection): void => {
       this.#connections.delete(connection);
@@ -178,5 +184,3 @@ export class TcpTransport {
     this.#counters[counterIndex[counter]]!++;
   }
 }
-
-const turn = () => new Promise<void>((resolve) => setImmediate(resolve));

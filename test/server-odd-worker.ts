@@ -1,0 +1,83 @@
+/** UDP threads with something wrong or strange, for server.test.ts: `odd` says what, `real` is the thread's own file. */
+import Module from 'node:module';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { workerData } from 'node:worker_threads';
+import { Responder } from '../src/server/respond.js';
+
+const { odd, real } = workerData as { readonly odd: string; readonly real: string };
+const ENOSYS = 38;
+
+type Load = (request: string, ...rest: unknown[]) => unknown;
+const loader = Module as unknown as { _load: Load };
+const load = loader._load;
+
+/** koffi is not installed. */
+function withoutKoffi(): void {
+  loader._load = (request, ...rest) => {
+    if (request === 'koffi') throw new Error("Cannot find module 'koffi'");
+    return load(request, ...rest);
+  };
+}
+
+/** recvmmsg stops working after it has been called `calls` times. */
+function failingReceive(calls: number): void {
+  loader._load = (request, ...rest) => {
+    const loaded = load(request, ...rest);
+    if (request !== 'koffi') return loaded;
+    const koffi = loaded as typeof import('koffi');
+    let left = calls;
+    let failed = false;
+    const wrap = (lib: ReturnType<typeof koffi.load>) => ({
+      func: (prototype: string) => {
+        const call = lib.func(prototype);
+        if (!prototype.includes('recvmmsg')) return call;
+        return (...args: unknown[]) => {
+          failed = left-- <= 0;
+          return failed ? -1 : call(...args);
+        };
+      },
+    });
+    return {
+      load: (path: string | null) => wrap(koffi.load(path)),
+      address: koffi.address,
+      errno: () => (failed ? ENOSYS : koffi.errno()),
+    };
+  };
+}
+
+/** Everything that nobody holds is collected, over and over, while queries come. */
+function collectAllTheTime(every: number): void {
+  setFlagsFromString('--expose-gc');
+  const gc = runInNewContext('gc') as () => void;
+  const endBatch = Responder.prototype.endBatch;
+  let batches = 0;
+  Responder.prototype.endBatch = function (this: Responder) {
+    endBatch.call(this);
+    if (++batches % every === 0) gc();
+  };
+}
+
+/** The responder throws on queries for the name `poison`. */
+function poisoned(): void {
+  const respond = Responder.prototype.respond;
+  Responder.prototype.respond = function (this: Responder, query, ...rest) {
+    if (query[12] === 6 && Buffer.from(query.subarray(13, 19)).toString() === 'poison') throw new Error('poisoned');
+    return respond.call(this, query, ...rest);
+  };
+}
+
+/** The thread dies as soon as it is loaded. */
+function stillborn(): void {
+  throw new Error('stillborn');
+}
+
+const ODDITIES: Record<string, () => void> = {
+  'no koffi': withoutKoffi,
+  'receive fails': () => failingReceive(3),
+  collecting: () => collectAllTheTime(500),
+  poisoned,
+  stillborn,
+};
+ODDITIES[odd]!();
+await import(real);
