@@ -1,9 +1,17 @@
 /** A prober that never measures anything: it reports what the scenario says of each endpoint, when a real one would. */
 import type { FailureKind, ProbeResult, Target } from '../../src/prober/feed.js';
 import type { BootMs, Ms } from '../../src/system/clock.js';
-import { matches } from './services.js';
+import { globTest } from './services.js';
 
 type Outcome = FailureKind | 'pass' | 'silent';
+
+interface Said {
+  readonly glob: string;
+  readonly means: (name: string) => boolean;
+  readonly outcomes: readonly Outcome[];
+  /** By target: how many probes it had had when this was said. */
+  readonly from: Map<string, number>;
+}
 
 /** A new row is probed within a second (R17). */
 const FIRST_PROBE_MS: Ms = 500;
@@ -28,7 +36,7 @@ export class ScriptedProber {
   readonly #probes = new Map<string, Probe>();
   readonly #idsAt: (place: string) => string[];
   /** Latest first: what is said later wins over what was said before. */
-  #said: { glob: string; outcomes: Outcome[]; from: Map<string, number> }[] = [];
+  #said: Said[] = [];
   #alive = true;
 
   constructor(idsAt: (place: string) => string[]) {
@@ -37,10 +45,8 @@ export class ScriptedProber {
 
   /** What endpoints do from now on, by id, `ADDRESS:PORT`, or a glob of them. Those of which nothing was said pass. */
   behave(glob: string, said: string | readonly string[]): void {
-    this.#said = [
-      { glob, outcomes: outcomes(said), from: new Map() },
-      ...this.#said.filter((one) => one.glob !== glob),
-    ];
+    const now = { glob, means: globTest(glob), outcomes: outcomes(said), from: new Map() };
+    this.#said = [now, ...this.#said.filter((one) => one.glob !== glob)];
   }
 
   targets(add: readonly Target[], remove: readonly string[], now: BootMs): void {
@@ -112,7 +118,7 @@ export class ScriptedProber {
     // A check may go to another port than the row's own; then everyone at the address is meant.
     const here = this.#idsAt(`${address}:${port}`);
     const names = [`${address}:${port}`, ...(here.length > 0 ? here : this.#idsAt(address))];
-    const rule = this.#said.find((one) => names.some((name) => matches(one.glob, name)));
+    const rule = this.#said.find((one) => names.some(one.means));
     let outcome: Outcome = 'pass';
     if (rule) {
       const from = rule.from.get(key) ?? probe.count;

@@ -121,9 +121,10 @@ export function parseService(service: string, text: ServiceText, addresses: Addr
 }
 
 /** `orders-*` as a test on ids and on `ADDRESS:PORT`. */
-export function matches(glob: string, id: string): boolean {
+export function globTest(glob: string): (name: string) => boolean {
   const pattern = glob.replace(/[.+^${}()|[\]\\]/g, '\\$&').replaceAll('*', '.*');
-  return new RegExp(`^${pattern}$`).test(id);
+  const whole = new RegExp(`^${pattern}$`);
+  return (name) => whole.test(name);
 }
 
 /** The ids that an expectation means: numbers of `service`, or ids as they are; `none` is nobody. */
