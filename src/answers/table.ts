@@ -92,7 +92,7 @@ export class AnswerTable {
     this.#arena.removeReader(reader);
   }
 
-  /** An index for one more zone, for `new ZoneAnswers(table, zoneIndex, spec)`. */
+  /** An index for one more zone, for `new ZoneAnswers(table, zoneIndex, spec)`, which gives it back when disposed of. */
   allocZone(): number {
     // A freed index rests for long: a reader may still hold the old handle that gives it to the old zone.
     if (this.#freeZones.length > RESTING_ZONES) return this.#freeZones.shift()!;
@@ -100,7 +100,7 @@ export class AnswerTable {
     return this.#nextZone++;
   }
 
-  /** After its `ZoneAnswers` was disposed of. */
+  /** `ZoneAnswers.dispose` does it. */
   freeZone(zone: number): void {
     this.#freeZones.push(zone);
   }

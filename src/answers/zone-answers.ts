@@ -92,13 +92,14 @@ export class ZoneAnswers {
     if (!this.#shown) this.#show();
   }
 
-  /** Takes the zone and all its names out of the table. */
+  /** Takes the zone and all its names out of the table, and gives its index back. Once; the zone is over then. */
   dispose(): void {
     for (const label of [...this.#services.keys()]) this.removeService(label);
     this.#table.clearZone(this.#zone);
     removeAllReverse(this.#table, this.#zone);
     if (this.#negative !== 0) this.#table.free(this.#negative);
     this.#negative = 0;
+    this.#table.freeZone(this.#zone);
   }
 
   #show(): void {
