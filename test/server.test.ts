@@ -11,6 +11,7 @@ import { CrashMarker } from '../src/server/crash-marker.js';
 import { planSockets } from '../src/server/listen-plan.js';
 import { OwnAddresses } from '../src/server/own-addresses.js';
 import { decodeProcAddress } from '../src/server/port-holder.js';
+import { tcpLimits } from '../src/server/tcp-limits.js';
 import {
   askUdp,
   framed,
@@ -521,6 +522,12 @@ t.test('one client cannot take all connections, but loopback is many clients', a
   t.equal(table.inTheWay('127.0.0.1')?.n, 1, 'at the cap the idlest of all');
   table.delete(connections[1]!);
   t.equal(table.inTheWay('192.0.2.1'), undefined);
+});
+
+t.test('connections leave descriptors for everything else', async (t) => {
+  t.equal(tcpLimits({}, 1_000_000).maxConnections, 1_024);
+  t.equal(tcpLimits({}, 256).maxConnections, 128);
+  t.equal(tcpLimits({ maxConnections: 20 }, 256).maxConnections, 20);
 });
 
 t.test('listed addresses become sockets', async (t) => {

@@ -15,7 +15,7 @@ import { ListenRounds } from './listen-rounds.js';
 import type { FromThread, ListenMessage, StartMessage, TriedMessage } from './messages.js';
 import { choosePorts } from './port-choice.js';
 import { type AnswerServerOptions, type AnswerSettings, ListenError, type ServerLog } from './settings.js';
-import { DEFAULT_TCP_LIMITS, type TcpLimits } from './tcp-limits.js';
+import { type TcpLimits, tcpLimits } from './tcp-limits.js';
 import { TransportChoice } from './transport-choice.js';
 import { TransportTotalizer, type TransportTotals } from './transport-totals.js';
 import type { UdpWorkerData } from './udp-worker.js';
@@ -41,6 +41,7 @@ export class AnswerServer {
   #settings: AnswerSettings | undefined;
   #listen: readonly ListenAddress[] = [];
   #plans: readonly SocketPlan[] = [];
+  #tcpLimits = tcpLimits({}, Number.POSITIVE_INFINITY);
   readonly #rounds = new ListenRounds();
   #transport: 'batched' | 'portable' | 'none' = 'none';
   #wanted: 'batched' | 'portable' = 'portable';
@@ -90,6 +91,7 @@ export class AnswerServer {
     this.#choice = new TransportChoice(settings, this.#log);
     this.#wanted = this.#choice.wanted;
     this.#native = this.#wanted === 'batched';
+    this.#tcpLimits = tcpLimits(settings.tcp ?? {});
     this.#listen = await choosePorts(settings.listen, this.#listen);
     this.#plans = planSockets(this.#listen);
     this.#rounds.next();
@@ -194,7 +196,7 @@ export class AnswerServer {
         seed: (Math.random() * 2 ** 32) >>> 0,
       },
       transport: this.#wanted,
-      tcp: { ...DEFAULT_TCP_LIMITS, ...settings.tcp },
+      tcp: this.#tcpLimits,
       listen: this.#listenMessage(thread),
     };
     thread.ref();
