@@ -140,6 +140,8 @@ svc.internal, checks: tcp
     orders   2          1 draining
 `,
   });
+  const reference = await holdfast('check', '--options');
+  t.match(reference, { code: 0, err: '', out: '| `softTtl` | duration, 1s or more | `10s` |' });
   writeFileSync(join(dir, 'services.yaml'), SERVICES.replace('port: 8081 }', 'port: none }'));
   const partly = await holdfast('check', '-c', config);
   t.equal(partly.code, 1, 'what is left out is not well');

@@ -89,11 +89,15 @@ function build(done: (exit: number) => void): Command {
 
   command('check', 'check a configuration and its registry files')
     .addOption(jsonOption())
+    .option('--options', 'print every option of the configuration with its default, and check nothing')
     .addHelpText(
       'after',
       '\nExit code 0: good. 1: good, but some entries are left out. 2: the configuration or a\nregistry file is bad.\n',
     )
-    .action(async (options) => done(await (await import('./check.js')).check(withConfig(options))));
+    .action(async ({ options: reference, ...options }) => {
+      if (reference !== true) done(await (await import('./check.js')).check(withConfig(options)));
+      else process.stdout.write((await import('../config/reference.js')).configReference());
+    });
 
   command('status', 'how the resolver stands, and what is frozen since when')
     .addOption(jsonOption())
