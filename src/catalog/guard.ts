@@ -132,6 +132,8 @@ export class Guard {
     for (const service of this.#lossy) {
       this.recount(service, now, proberSilent);
       if (this.#forgetOldLosses(service, now)) events.push({ kind: 'forgotten', service });
+      this.#releaseDead(service, now, events);
+      this.#releaseOld(service, now, events);
     }
     this.#evaluateZone(now, wall, events);
     for (const service of this.#lossy) this.#evaluateService(service, now, wall, events);
@@ -144,6 +146,7 @@ export class Guard {
       }
       if (!marked) this.#lossy.delete(service);
     }
+    if (this.#lossy.size === 0) this.#zoneTripped = false;
     if (heldPassing) this.#heldPassingSince ??= now;
     else this.#heldPassingSince = undefined;
     return events;
@@ -269,14 +272,17 @@ export class Guard {
     this.#zoneQuietSince = undefined;
     for (const service of this.#lossy) {
       service.quietSince = undefined;
-      for (const row of service.rows.values()) {
-        if (row.hold?.scope === 'zone') row.hold = { scope: 'service', since: now, wall: row.hold.wall };
+      const held = [...service.rows.values()].filter((row) => row.hold?.scope === 'zone');
+      if (madeGood && !this.#serviceWouldTrip(service, this.#losses(service, now), true, now)) {
+        release(service, held, 'made good', events);
+      }
+      for (const row of held) {
+        if (row.hold !== undefined) row.hold = { scope: 'service', since: now, wall: row.hold.wall };
       }
     }
   }
 
   #evaluateService(service: Service, now: HeardMs, wall: number, events: GuardEvent[]): void {
-    this.#releaseDead(service, now, events);
     const losses = this.#losses(service, now);
     const trips = this.#serviceWouldTrip(service, losses, true, now);
     if (trips) {
@@ -285,19 +291,8 @@ export class Guard {
     }
     service.tripped = trips;
     const held = [...service.rows.values()].filter((row) => row.hold !== undefined && row.hold.scope !== 'zone');
-    release(
-      service,
-      held.filter((row) => now - row.hold!.since >= this.#config.maxHold),
-      'maxHold',
-      events,
-    );
     if (!trips && this.#serviceWouldTrip(service, losses, false, now)) {
-      release(
-        service,
-        held.filter((row) => row.hold !== undefined),
-        'made good',
-        events,
-      );
+      release(service, held, 'made good', events);
     }
     if (trips || !hasHold(service, 'service')) {
       service.quietSince = undefined;
@@ -328,6 +323,13 @@ export class Guard {
       if (now >= this.#deadDue(row.hold, row.hold.deadSince, others)) dead.push(row);
     }
     release(service, dead, 'dead', events);
+  }
+
+  /** R9: a service's guard lets go after `maxHold`, whatever the probes say. */
+  #releaseOld(service: Service, now: HeardMs, events: GuardEvent[]): void {
+    const due = (row: CatalogRow): boolean =>
+      row.hold !== undefined && row.hold.scope !== 'zone' && now - row.hold.since >= this.#config.maxHold;
+    release(service, [...service.rows.values()].filter(due), 'maxHold', events);
   }
 
   #deadDue(hold: Hold, deadSince: HeardMs, others: boolean): HeardMs {

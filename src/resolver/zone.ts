@@ -120,6 +120,8 @@ export class Zone {
 
   /** R30: what was heard before the gap counts no more, until the registry speaks again. */
   clockGap(now: Instant): void {
+    // The gap itself was not heard: the guard's clock stands since the zone was last looked at.
+    this.heardClock.stop(this.#now.boot);
     this.#now = now;
     this.#notHeard('the clocks parted', now);
     this.#show(now);
