@@ -4,6 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { BootMs, Clock, Ms } from '../system/clock.js';
+import { hostBudget } from './budget.js';
 import type { Target, ToProber } from './feed.js';
 import { Outbox } from './outbox.js';
 import type { Probe } from './probes/attempt.js';
@@ -40,6 +41,8 @@ export interface ProberOptions {
   readonly signal: AbortSignal;
   /** Probes a second, at most. */
   readonly budget: number;
+  /** Of the host's connection tracking table, at most (R17). Absent: the table sets no bound. */
+  readonly conntrackShare?: number;
   /** Other probes than the usual ones, for tests. */
   readonly probes?: Readonly<Record<Target['type'], Probe>>;
   /** 0 to 1, for back-off and for the host's place in the schedule. */
@@ -78,6 +81,7 @@ interface SessionEnd {
 /** From a connection to its end. Targets belong to a connection: without a resolver nothing is probed. */
 function serveSession(options: ProberOptions, seed: number, onOpen: () => void): Promise<SessionEnd> {
   const { clock, log, signal } = options;
+  const budget = hostBudget(options.budget, options.conntrackShare ?? Number.POSITIVE_INFINITY);
   return new Promise((resolve) => {
     const outbox = new Outbox(KEPT_RESULTS);
     let flushing: NodeJS.Timeout | undefined;
@@ -86,7 +90,7 @@ function serveSession(options: ProberOptions, seed: number, onOpen: () => void):
     let stretched = false;
     const runner = new ProbeRunner({
       clock,
-      schedule: new Schedule(options.budget, seed),
+      schedule: new Schedule(budget, seed),
       probes: options.probes ?? PROBES,
       onResult: (result) => {
         outbox.add(result);
@@ -106,7 +110,7 @@ function serveSession(options: ProberOptions, seed: number, onOpen: () => void):
       stretched = stretch > 1;
       log(stretched ? 'warn' : 'info', stretched ? 'over-budget' : 'inside-budget', {
         targets,
-        budget: options.budget,
+        budget,
         stretch,
         localErrors,
         lastLocalError,

@@ -63,11 +63,20 @@ export function attempt(
 }
 
 /**
+ * For a socket that will be closed by `closeHard`: it never says goodbye in good order. A reset in the middle of
+ * that is refused by the system, and would leave the descriptor open.
+ */
+export function withoutGoodbye<S extends Socket>(socket: S): S {
+  socket._final = (done) => done();
+  return socket;
+}
+
+/**
  * Closes with RST (R17): no TIME_WAIT here or there, at once. A socket that is still connecting has nothing to
  * reset, and would wait for the connection.
  */
 export function closeHard(socket: Socket): void {
   if (socket.destroyed) return;
-  if (socket.connecting) socket.destroy();
-  else socket.resetAndDestroy();
+  if (!socket.connecting) socket.resetAndDestroy();
+  socket.destroy();
 }

@@ -6,7 +6,7 @@ import { type ClientRequest, request } from 'node:http';
 import { connect, isIP, isIPv6 } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Target } from '../feed.js';
-import { attempt, closeHard, failure, PASS, type Probe } from './attempt.js';
+import { attempt, closeHard, failure, PASS, type Probe, withoutGoodbye } from './attempt.js';
 import { classify } from './classify.js';
 import { metItself } from './tcp.js';
 
@@ -17,14 +17,14 @@ const WANTED: readonly (readonly [number, number])[] = [[200, 299]];
 export const probeHttp: Probe = (target, signal) =>
   attempt(target.timeout, signal, (settle) => {
     const judge = (error: Error): void => settle(classify(error, target.address));
-    const raw = connect({ host: target.address, port: target.port });
+    const raw = withoutGoodbye(connect({ host: target.address, port: target.port }));
     raw.on('error', judge);
     raw.once('connect', () => {
       if (metItself(raw)) settle(failure('refused', 'nobody listens'));
     });
     let query: ClientRequest;
     try {
-      const socket = target.type === 'https' ? connectTls({ socket: raw, ...tlsOptions(target) }) : raw;
+      const socket = target.type === 'https' ? withoutGoodbye(connectTls({ socket: raw, ...tlsOptions(target) })) : raw;
       socket.on('error', judge);
       query = request({
         createConnection: () => socket,
@@ -54,10 +54,7 @@ export const probeHttp: Probe = (target, signal) =>
       response.on('end', () => settle(PASS));
     });
     query.end();
-    return () => {
-      closeHard(raw);
-      query.destroy();
-    };
+    return () => closeHard(raw);
   });
 
 /** A certificate is not judged here: it is made for a name, the probe asks an address. Identity is another check (R19). */

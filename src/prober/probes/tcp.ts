@@ -1,11 +1,11 @@
 /** TCP: the endpoint passes when it takes a connection. */
 import { connect, type Socket } from 'node:net';
-import { attempt, closeHard, failure, PASS, type Probe } from './attempt.js';
+import { attempt, closeHard, failure, PASS, type Probe, withoutGoodbye } from './attempt.js';
 import { classify } from './classify.js';
 
 export const probeTcp: Probe = (target, signal) =>
   attempt(target.timeout, signal, (settle) => {
-    const socket = connect({ host: target.address, port: target.port });
+    const socket = withoutGoodbye(connect({ host: target.address, port: target.port }));
     socket.on('error', (error) => settle(classify(error, target.address)));
     socket.once('connect', () => settle(metItself(socket) ? failure('refused', 'nobody listens') : PASS));
     return () => closeHard(socket);
