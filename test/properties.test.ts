@@ -70,11 +70,11 @@ class History {
     switch (action.do) {
       case 'list':
         this.#put(action.service, action.endpoints);
-        if (this.heard) world.change(ZONE, [registry.services.get(action.service)!], []);
+        this.#tell(() => world.change(ZONE, [registry.services.get(action.service)!], []));
         break;
       case 'drop':
         registry.services.delete(action.service);
-        if (this.heard) world.change(ZONE, [], [action.service]);
+        this.#tell(() => world.change(ZONE, [], [action.service]));
         break;
       case 'wipe':
         registry.services.clear();
@@ -166,6 +166,14 @@ class History {
     const unique = new Map(endpoints.map((one) => [one.n, one]));
     const text = [...unique.values()].map(({ n, state, priority }) => `${n} ${state} priority=${priority}`);
     this.world.registry(ZONE).services.set(service, parseService(service, text, this.#addresses));
+  }
+
+  /** A heard registry tells what changed, or everything to a resolver that has heard no list yet. */
+  #tell(change: () => void): void {
+    if (!this.heard) return;
+    const synced = this.world.resolver.zoneStatus(this.world.now).every((zone) => zone.source === 'registry');
+    if (synced) change();
+    else this.world.list(ZONE);
   }
 
   #believe(): void {
