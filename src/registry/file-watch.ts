@@ -1,5 +1,5 @@
 /** Prompt news of a folder's changes. Only a hint: what is missed is found by the next look. */
-import { basename } from 'node:path';
+import { watch } from 'node:fs';
 import type { Ms } from '../system/clock.js';
 
 const QUIET_MS: Ms = 20;
@@ -26,20 +26,15 @@ export function watchFolder(
       wake();
     }, QUIET_MS);
   };
-  const start = async (): Promise<void> => {
-    const { watch } = await import('chokidar');
-    if (closed) return;
-    const watcher = watch(folder, {
-      depth: 0,
-      ignoreInitial: true,
-      ignored: (path) => path !== folder && files !== undefined && !files.has(basename(path)),
-    });
-    close = () => void watcher.close().catch(() => undefined);
-    watcher.on('raw', (_event, path) => changed(basename(String(path ?? ''))));
-    watcher.on('all', (_event, path) => changed(basename(path)));
-    watcher.on('error', (error) => failed(error instanceof Error ? error.message : String(error)));
-  };
-  start().catch((error: Error) => failed(error.message));
+  try {
+    // The folder and not the file: a file that is renamed over leaves its watcher behind. Only names are looked at, so
+    // a log that grows beside the registry costs next to nothing.
+    const watcher = watch(folder, { persistent: false }, (_event, name) => changed(name ?? ''));
+    watcher.on('error', (error) => failed(error.message));
+    close = () => watcher.close();
+  } catch (error) {
+    failed(error instanceof Error ? error.message : String(error));
+  }
   return () => {
     closed = true;
     clearTimeout(timer);
