@@ -24,6 +24,7 @@ export async function probe(options: { readonly config: string }): Promise<numbe
     version: programVersion(),
     signal: end.signal,
     budget: config.prober.budget,
+    conntrackShare: config.prober.conntrackShare,
   });
   close();
   return EXIT_OK;
