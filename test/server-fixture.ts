@@ -73,8 +73,9 @@ function crowd() {
   return Array.from({ length: 60 }, (_, i) => row(`10.0.1.${i + 1}`, 9000));
 }
 
-export function question(name: string, type: keyof typeof TYPE, id = 0x1234): Buffer {
-  return Buffer.from(encodeQuery({ id, name, type: TYPE[type] })!);
+export function question(name: string, type: keyof typeof TYPE, id = 0x1234, payload?: number): Buffer {
+  const edns = payload === undefined ? {} : { edns: { payload } };
+  return Buffer.from(encodeQuery({ id, name, type: TYPE[type], ...edns })!);
 }
 
 /** With the length in front, as TCP wants it. */

@@ -60,10 +60,10 @@ function collectAllTheTime(every: number): void {
 
 /** The responder throws on queries for the name `poison`. */
 function poisoned(): void {
-  const respond = Responder.prototype.respond;
-  Responder.prototype.respond = function (this: Responder, query, ...rest) {
+  const prepare = Responder.prototype.prepare;
+  Responder.prototype.prepare = function (this: Responder, query, ...rest) {
     if (query[12] === 6 && Buffer.from(query.subarray(13, 19)).toString() === 'poison') throw new Error('poisoned');
-    return respond.call(this, query, ...rest);
+    return prepare.call(this, query, ...rest);
   };
 }
 

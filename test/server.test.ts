@@ -73,6 +73,11 @@ for (const transport of TRANSPORTS) {
       const client = new TcpClient(at);
       client.socket.end(framed(message));
       t.match(await client.take(1), [{ flags: { tc: 0 }, answers: { length: 60 } }]);
+      const many = await askUdp(at, question('crowd.svc.test', 'SRV', 1, 1232));
+      t.match(many, { flags: { tc: 1 }, errors: { length: 0 }, opt: { payload: 1232 } });
+      const targets = new Set(many?.answers.map((r) => `${r.port} ${r.target?.replace(/\d+\.ip/, 'N.ip')}`));
+      t.same([...targets], ['9000 10-0-1-N.ip.svc.test'], 'whole records, however many pieces they lie in');
+      t.ok(many!.answers.length > 20);
     });
 
     t.test('A and AAAA asked at once from one socket, with one id, are both answered (D56)', async (t) => {

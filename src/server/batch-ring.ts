@@ -27,6 +27,10 @@ export const MSG_LEN = 14;
 /** struct iovec, in words. */
 export const IOV_WORDS = 4;
 export const IOV_LEN = 2;
+/** iovecs of one answer: header and question, and so many pieces. An answer of more pieces is copied together. */
+export const MAX_PIECES = 15;
+const IOVS = 1 + MAX_PIECES;
+export const SLOT_IOV_WORDS = IOVS * IOV_WORDS;
 
 const NAME_STRIDE = 32;
 
@@ -38,7 +42,7 @@ export class BatchRing {
   /** Word index of the first receive header; the others follow. */
   readonly receive: number;
   readonly send: number;
-  /** Word index of the first answer's iovec. */
+  /** Word index of the first answer's first iovec; the next answer's is SLOT_IOV_WORDS on. */
   readonly sendIov: number;
   /** Byte offsets. */
   readonly names: number;
@@ -53,6 +57,8 @@ export class BatchRing {
   readonly namePointers: Uint32Array;
   readonly controlPointers: Uint32Array;
   readonly iovPointers: Uint32Array;
+  readonly queryPointers: Uint32Array;
+  readonly answerPointers: Uint32Array;
 
   /** `answerBytes`: the largest answer. */
   constructor(calls: Pick<LinuxCalls, 'address'>, answerBytes: number) {
@@ -61,7 +67,7 @@ export class BatchRing {
     const receive = layout.take(BATCH * HEADER_BYTES);
     const send = layout.take(BATCH * HEADER_BYTES);
     const receiveIov = layout.take(BATCH * IOV_WORDS * 4);
-    const sendIov = layout.take(BATCH * IOV_WORDS * 4);
+    const sendIov = layout.take(BATCH * SLOT_IOV_WORDS * 4);
     this.names = layout.take(BATCH * NAME_STRIDE);
     this.controls = layout.take(BATCH * CONTROL_BYTES);
     const queries = layout.take(BATCH * QUERY_BYTES);
@@ -78,19 +84,15 @@ export class BatchRing {
     const base = calls.address(this.bytes);
     const pointers = (first: number, stride: number): Uint32Array => {
       const pairs = new Uint32Array(BATCH * 2);
-      for (let i = 0; i < BATCH; i++) {
-        const at = base + BigInt(first + i * stride);
-        pairs[i * 2] = Number(at & 0xffffffffn);
-        pairs[i * 2 + 1] = Number(at >> 32n);
-      }
+      for (let i = 0; i < BATCH; i++) putPointer(pairs, i, base + BigInt(first + i * stride));
       return pairs;
     };
     this.namePointers = pointers(this.names, NAME_STRIDE);
     this.controlPointers = pointers(this.controls, CONTROL_BYTES);
-    this.iovPointers = pointers(sendIov, IOV_WORDS * 4);
+    this.iovPointers = pointers(sendIov, SLOT_IOV_WORDS * 4);
     const receiveIovs = pointers(receiveIov, IOV_WORDS * 4);
-    const queryPointers = pointers(queries, QUERY_BYTES);
-    const answerPointers = pointers(answers, answerStride);
+    this.queryPointers = pointers(queries, QUERY_BYTES);
+    this.answerPointers = pointers(answers, answerStride);
 
     const slots = Array.from({ length: BATCH }, (_, i) => i);
     this.sendHeadersFrom = slots.map((i) => this.bytes.subarray(send + i * HEADER_BYTES, send + BATCH * HEADER_BYTES));
@@ -98,9 +100,8 @@ export class BatchRing {
     this.answers = slots.map((i) => this.bytes.subarray(answers + i * answerStride, answers + (i + 1) * answerStride));
     this.peers = slots.map((i) => ({ family: 4, bytes: this.bytes, offset: this.names + i * NAME_STRIDE + 4 }));
     for (const i of slots) {
-      this.#pointer(receiveIov / 4 + i * IOV_WORDS, queryPointers, i);
+      this.#pointer(receiveIov / 4 + i * IOV_WORDS, this.queryPointers, i);
       this.words[receiveIov / 4 + i * IOV_WORDS + IOV_LEN] = QUERY_BYTES;
-      this.#pointer(this.sendIov + i * IOV_WORDS, answerPointers, i);
       const header = this.receive + i * HEADER_WORDS;
       this.#pointer(header + MSG_NAME, this.namePointers, i);
       this.#pointer(header + MSG_IOV, receiveIovs, i);
@@ -108,7 +109,6 @@ export class BatchRing {
       this.#pointer(header + MSG_CONTROL, this.controlPointers, i);
       this.words[header + MSG_NAMELEN] = NAME_BYTES;
       this.words[header + MSG_CONTROLLEN] = CONTROL_BYTES;
-      this.words[this.send + i * HEADER_WORDS + MSG_IOVLEN] = 1;
     }
   }
 
@@ -126,6 +126,12 @@ export class BatchRing {
     this.words[word] = pointers[slot * 2]!;
     this.words[word + 1] = pointers[slot * 2 + 1]!;
   }
+}
+
+/** Writes an address as the pair of words at `index`, low word first. */
+export function putPointer(pairs: Uint32Array, index: number, address: bigint): void {
+  pairs[index * 2] = Number(address & 0xffffffffn);
+  pairs[index * 2 + 1] = Number(address >> 32n);
 }
 
 /** Places one after the other, each on a line of its own. */

@@ -5,17 +5,18 @@
  */
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import ipaddr from 'ipaddr.js';
+import type { SharedTable } from '../answers/shared.js';
+import { AnswerPieces } from './answer-pieces.js';
 import {
   BATCH,
   BatchRing,
   CONTROL_BYTES,
   HEADER_WORDS,
-  IOV_LEN,
-  IOV_WORDS,
   MSG_CONTROL,
   MSG_CONTROLLEN,
   MSG_FLAGS,
   MSG_IOV,
+  MSG_IOVLEN,
   MSG_LEN,
   MSG_NAME,
   MSG_NAMELEN,
@@ -60,6 +61,7 @@ export interface BatchedUdpEvents {
 export interface BatchedUdpOptions {
   readonly calls: LinuxCalls;
   readonly responder: Responder;
+  readonly handle: SharedTable;
   readonly maxUdp: number;
   readonly control: Int32Array;
   /** Of the responder; the latency histogram in it is ours to write. */
@@ -79,6 +81,8 @@ export class BatchedUdp {
   readonly #calls: LinuxCalls;
   readonly #responder: Responder;
   readonly #ring: BatchRing;
+  readonly #pieces: AnswerPieces;
+  readonly #maxUdp: number;
   readonly #control: Int32Array;
   readonly #counters: Uint32Array;
   readonly #latency: Uint32Array;
@@ -97,7 +101,9 @@ export class BatchedUdp {
   constructor(options: BatchedUdpOptions) {
     this.#calls = options.calls;
     this.#responder = options.responder;
-    this.#ring = new BatchRing(options.calls, Math.max(512, options.maxUdp));
+    this.#maxUdp = Math.max(512, options.maxUdp);
+    this.#ring = new BatchRing(options.calls, this.#maxUdp);
+    this.#pieces = new AnswerPieces(options.calls, this.#ring, options.responder.plan, options.handle);
     this.#control = options.control;
     this.#counters = options.transportCounters;
     this.#latency = options.counters;
@@ -177,8 +183,10 @@ export class BatchedUdp {
       const received = receiveMessageOnPort(this.#port) as { readonly message: ToThread } | undefined;
       if (!received) return;
       const { message } = received;
-      if (message.type === 'table') this.#responder.update(message.handle);
-      else if (message.type === 'listen') this.listen(message);
+      if (message.type === 'table') {
+        this.#responder.update(message.handle);
+        this.#pieces.update(message.handle);
+      } else if (message.type === 'listen') this.listen(message);
     }
   }
 
@@ -210,9 +218,8 @@ export class BatchedUdp {
         continue;
       }
       const listen = socket.plan.wildcard ? this.#asked(socket, slot, controlLength) : socket.plan.listen;
-      const size = this.#respond(slot, words[header + MSG_LEN]!, listen);
-      if (size <= 0) continue;
-      words[ring.sendIov + slot * IOV_WORDS + IOV_LEN] = size;
+      const iovs = this.#respond(slot, words[header + MSG_LEN]!, listen);
+      if (iovs === 0) continue;
       const send = ring.send + answered * HEADER_WORDS;
       const low = slot * 2;
       words[send + MSG_NAME] = ring.namePointers[low]!;
@@ -220,17 +227,17 @@ export class BatchedUdp {
       words[send + MSG_NAMELEN] = nameLength;
       words[send + MSG_IOV] = ring.iovPointers[low]!;
       words[send + MSG_IOV + 1] = ring.iovPointers[low + 1]!;
+      words[send + MSG_IOVLEN] = iovs;
       words[send + MSG_CONTROL] = ring.controlPointers[low]!;
       words[send + MSG_CONTROL + 1] = ring.controlPointers[low + 1]!;
       // Exactly what came: its capacity would be refused with EINVAL.
       words[send + MSG_CONTROLLEN] = controlLength;
       answered++;
     }
+    if (answered > 0) this.#send(socket.fd, answered);
+    // Only now: until they are sent, answers lie in the table.
     this.#responder.endBatch();
-    if (answered > 0) {
-      this.#send(socket.fd, answered);
-      countLatency(this.#latency, performance.now() - begun, answered);
-    }
+    if (answered > 0) countLatency(this.#latency, performance.now() - begun, answered);
     return received;
   }
 
@@ -272,17 +279,12 @@ export class BatchedUdp {
     return socket.plan.listen;
   }
 
+  /** How many iovecs the answer in a slot has; 0 for none. */
   #respond(slot: number, length: number, listen: number): number {
-    const ring = this.#ring;
+    const { queries, peers } = this.#ring;
     try {
-      return this.#responder.respond(
-        ring.queries[slot]!,
-        length,
-        ring.peers[slot]!,
-        listen,
-        'udp',
-        ring.answers[slot]!,
-      );
+      const size = this.#responder.prepare(queries[slot]!, length, peers[slot]!, listen, 'udp', this.#maxUdp);
+      return size > 0 ? this.#pieces.put(slot) : 0;
     } catch (error) {
       this.#counters[counterIndex.failures]!++;
       this.#events.failure(error);

@@ -105,19 +105,24 @@ export class Plan {
     this.add(CONSTANT, FIXED_EDES + FIXED_EDE_CODES.indexOf(code) * EDE_BYTES, EDE_BYTES);
   }
 
+  /** Makes the query's header, of which the id stays, the reply's. */
+  patch(message: Uint8Array): void {
+    message[2] = this.flags >>> 8;
+    message[3] = this.flags;
+    message[4] = 0;
+    message[5] = this.questionEnd > HEADER_BYTES ? 1 : 0;
+    message[6] = this.answers >>> 8;
+    message[7] = this.answers;
+    message[8] = 0;
+    message[9] = this.authorities;
+    message[10] = this.additionals >>> 8;
+    message[11] = this.additionals;
+  }
+
   /** Brings the message together in `out`; its length. `segments` are the arena's bytes. */
   write(query: Uint8Array, segments: readonly Uint8Array[], out: Uint8Array): number {
     for (let i = 0; i < this.questionEnd; i++) out[i] = query[i]!;
-    out[2] = this.flags >>> 8;
-    out[3] = this.flags;
-    out[4] = 0;
-    out[5] = this.questionEnd > HEADER_BYTES ? 1 : 0;
-    out[6] = this.answers >>> 8;
-    out[7] = this.answers;
-    out[8] = 0;
-    out[9] = this.authorities;
-    out[10] = this.additionals >>> 8;
-    out[11] = this.additionals;
+    this.patch(out);
     let to = this.questionEnd;
     for (let piece = 0; piece < this.pieces; piece++) {
       const source = this.source[piece]!;

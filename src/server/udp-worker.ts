@@ -58,6 +58,7 @@ function runBatched(calls: LinuxCalls, responder: Responder, message: StartMessa
   const udp = new BatchedUdp({
     calls,
     responder,
+    handle: message.handle,
     maxUdp: message.responder.maxUdp,
     control: message.control,
     counters: message.counters,
