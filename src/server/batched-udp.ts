@@ -4,7 +4,6 @@
  * eventfd wakes it, and the stop flag after every poll.
  */
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
-import ipaddr from 'ipaddr.js';
 import type { SharedTable } from '../answers/shared.js';
 import { AnswerPieces } from './answer-pieces.js';
 import {
@@ -23,6 +22,7 @@ import {
   NAME_BYTES,
 } from './batch-ring.js';
 import type { BindFailure } from './bind-error.js';
+import { ipaddr } from './ipaddr.js';
 import { countLatency } from './latency.js';
 import { EAGAIN, EINTR, ENOBUFS, errorName, type LinuxCalls } from './linux-calls.js';
 import { bindSockets } from './linux-sockets.js';

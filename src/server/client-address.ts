@@ -1,5 +1,5 @@
 /** Client addresses as the responder wants them: bytes, v4-mapped ones as IPv4. */
-import ipaddr from 'ipaddr.js';
+import { ipaddr } from './ipaddr.js';
 import type { Peer } from './respond.js';
 
 const CACHE_SIZE = 4096;

@@ -1,7 +1,7 @@
 /** UDP sockets for the batched transport, by system calls: options that node:dgram cannot set. */
 import { networkInterfaces } from 'node:os';
-import ipaddr from 'ipaddr.js';
 import type { BindFailure } from './bind-error.js';
+import { ipaddr } from './ipaddr.js';
 import { EACCES, EPERM, errorName, type LinuxCalls } from './linux-calls.js';
 import { hostPort, type SocketPlan } from './listen-plan.js';
 

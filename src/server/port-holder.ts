@@ -1,6 +1,6 @@
 /** Finds who holds a port, from /proc (Linux). Elsewhere, and for processes of others, nobody is found. */
 import { readdir, readFile, readlink } from 'node:fs/promises';
-import ipaddr from 'ipaddr.js';
+import { ipaddr } from './ipaddr.js';
 
 export interface PortHolder {
   readonly pid: number;
