@@ -131,8 +131,7 @@ export class Catalog {
       touched.add(service);
     }
     if (JSON.stringify(service.check) !== JSON.stringify(listing.check)) {
-      if (listing.check === undefined) delete service.check;
-      else service.check = listing.check;
+      service.check = listing.check;
       touched.add(service);
     }
     let before: Strength | undefined;
@@ -219,7 +218,7 @@ export class Catalog {
     tombstones.sort((a, b) => a.at - b.at);
     for (const { service, key, row } of tombstones) {
       if (over-- <= 0) break;
-      delete row.loss;
+      row.loss = undefined;
       this.#remove(service, key, row);
       touched.add(service);
     }

@@ -80,14 +80,14 @@ export class Guard {
   /** A row that was answered left or flipped to critical (R8). `epoch`: in the first list of a new epoch (R7). */
   lost(service: Service, row: CatalogRow, before: Strength, at: HeardMs, wall: number, epoch: boolean): void {
     if (row.loss === undefined) row.loss = { at, before };
-    if (epoch && row.hold === undefined) row.hold = { scope: 'epoch', since: at, wall };
+    if (epoch && row.hold === undefined) row.hold = { scope: 'epoch', since: at, wall, deadSince: undefined };
     this.#lossy.add(service);
   }
 
   /** The registry lists the row as passing, or it marked it draining: it is not lost, and nothing holds it (R8, R9). */
   found(row: CatalogRow): void {
-    delete row.loss;
-    delete row.hold;
+    row.loss = undefined;
+    row.hold = undefined;
   }
 
   /** Marks of a service that came from a snapshot. */
@@ -186,7 +186,7 @@ export class Guard {
     let some = false;
     for (const row of service.rows.values()) {
       if (row.loss === undefined || row.hold !== undefined || now - row.loss.at <= this.#config.window) continue;
-      delete row.loss;
+      row.loss = undefined;
       some = true;
     }
     return some;
@@ -277,7 +277,8 @@ export class Guard {
         release(service, held, 'made good', events);
       }
       for (const row of held) {
-        if (row.hold !== undefined) row.hold = { scope: 'service', since: now, wall: row.hold.wall };
+        if (row.hold !== undefined)
+          row.hold = { scope: 'service', since: now, wall: row.hold.wall, deadSince: undefined };
       }
     }
   }
@@ -316,7 +317,7 @@ export class Guard {
     for (const row of service.rows.values()) {
       if (row.hold === undefined) continue;
       if (row.listed || !failsHard(row)) {
-        delete row.hold.deadSince;
+        row.hold.deadSince = undefined;
         continue;
       }
       row.hold.deadSince ??= now;
@@ -361,7 +362,7 @@ function hold(service: Service, scope: 'service' | 'zone', now: HeardMs, wall: n
   for (const row of service.rows.values()) {
     if (row.loss === undefined) continue;
     if (row.hold === undefined) {
-      row.hold = { scope, since: now, wall };
+      row.hold = { scope, since: now, wall, deadSince: undefined };
       rows.push(row);
     } else if (scope === 'zone') row.hold.scope = 'zone';
   }
@@ -371,8 +372,8 @@ function hold(service: Service, scope: 'service' | 'zone', now: HeardMs, wall: n
 function release(service: Service, rows: readonly CatalogRow[], exit: Exit, events: GuardEvent[]): void {
   if (rows.length === 0) return;
   for (const row of rows) {
-    delete row.hold;
-    delete row.loss;
+    row.hold = undefined;
+    row.loss = undefined;
   }
   events.push({ kind: 'let go', service, rows, exit });
 }

@@ -29,7 +29,7 @@ export interface Hold {
   since: HeardMs;
   readonly wall: WallMs;
   /** Since when the row is absent and fails hard. */
-  deadSince?: HeardMs;
+  deadSince: HeardMs | undefined;
 }
 
 /**
@@ -41,11 +41,11 @@ export class CatalogRow implements Row {
   readonly address: string;
   readonly port: number;
   readonly protocol: Protocol;
-  portName?: string;
+  portName: string | undefined;
   priority: number;
   weight: number;
   tags: readonly string[];
-  zone?: string;
+  zone: string | undefined;
   state: RowState;
   /** False: it has left; it is a tombstone, or held. */
   listed = true;
@@ -53,11 +53,11 @@ export class CatalogRow implements Row {
   addedAt: HeardMs;
   /** R8: a new row that made good a lost one. */
   counted = false;
-  loss?: Loss;
-  hold?: Hold;
+  loss: Loss | undefined;
+  hold: Hold | undefined;
 
   /** Key of its probe target; absent when it is not probed. */
-  target?: string;
+  target: string | undefined;
   column: Column = 'no-word';
   /** Fails, and hard (R12). */
   hard = false;
@@ -73,12 +73,12 @@ export class CatalogRow implements Row {
     this.address = row.address;
     this.port = row.port;
     this.protocol = row.protocol;
+    this.portName = row.portName;
     this.priority = row.priority;
     this.weight = row.weight;
     this.tags = row.tags;
+    this.zone = row.zone;
     this.state = row.state;
-    if (row.portName !== undefined) this.portName = row.portName;
-    if (row.zone !== undefined) this.zone = row.zone;
     this.addedAt = addedAt;
   }
 
@@ -98,10 +98,8 @@ export class CatalogRow implements Row {
     this.weight = row.weight;
     this.tags = row.tags;
     this.state = row.state;
-    if (row.portName === undefined) delete this.portName;
-    else this.portName = row.portName;
-    if (row.zone === undefined) delete this.zone;
-    else this.zone = row.zone;
+    this.portName = row.portName;
+    this.zone = row.zone;
     return true;
   }
 

@@ -8,7 +8,7 @@ export class Service {
   readonly rows = new Map<string, CatalogRow>();
   /** In the registry's last believable word. */
   listed = true;
-  check?: ListedCheck;
+  check: ListedCheck | undefined;
   /** The service's guard has tripped and its condition lasts (R8). */
   tripped = false;
   /** Since when what is held would not trip the guard (R9's `confirm`). */

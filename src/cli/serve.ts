@@ -6,8 +6,13 @@ import { complain, EXIT_USAGE } from './output.js';
 import type { ServeArguments } from './serve-arguments.js';
 
 export async function serve(args: ServeArguments): Promise<number> {
-  const found = await findStart(args);
-  if (!found) return EXIT_USAGE;
+  const { startThreads } = await import('../server/early-threads.js');
+  const threads = startThreads(args.transport);
+  const [found, { runDaemon }] = await Promise.all([findStart(args), import('../resolver/daemon.js')]);
+  if (!found) {
+    await threads.server.stop();
+    return EXIT_USAGE;
+  }
   /** Texts of what may come into force, to be kept then (R35). */
   const texts = new WeakMap<Config, LoadedConfig>();
   const take = (loaded: LoadedConfig): Config => {
@@ -15,8 +20,8 @@ export async function serve(args: ServeArguments): Promise<number> {
     texts.set(config, loaded);
     return config;
   };
-  const { runDaemon } = await import('../resolver/daemon.js');
   return runDaemon({
+    threads,
     config: take(found.loaded),
     lastGood: found.error !== undefined,
     ...(found.error === undefined ? {} : { configError: found.error }),

@@ -20,7 +20,7 @@ export interface Row {
   readonly port: number;
   readonly protocol: Protocol;
   /** Lower-cased label of the port, when it has one. */
-  readonly portName?: string;
+  readonly portName?: string | undefined;
   /** 0 to 65535, lower is better. */
   readonly priority: number;
   /** 0 to 65535. */
@@ -28,7 +28,7 @@ export interface Row {
   /** Sorted, without duplicates, as the registry spells them. */
   readonly tags: readonly string[];
   /** Failure zone, a label for people. */
-  readonly zone?: string;
+  readonly zone?: string | undefined;
   readonly state: RowState;
 }
 

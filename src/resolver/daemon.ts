@@ -1,7 +1,8 @@
 /** The resolver's process: its threads, sockets, timers and signals around the deterministic core. */
 import { join } from 'node:path';
 import type { Config, ZoneConfig } from '../config/types.js';
-import { AnswerServer, ListenError } from '../server/answer-server.js';
+import { type AnswerServer, ListenError } from '../server/answer-server.js';
+import type { EarlyThreads } from '../server/early-threads.js';
 import { BootClock, ClockWatch } from '../system/boot-clock.js';
 import type { Instant, Ms } from '../system/clock.js';
 import { type OpenLog, openLog } from '../system/log.js';
@@ -14,6 +15,7 @@ import { Snapshots, snapshotFolder } from './snapshots.js';
 import { SyncLink } from './sync-link.js';
 
 export interface DaemonOptions {
+  readonly threads: EarlyThreads;
   readonly config: Config;
   /** It runs on the last good configuration, since the file is bad (R35). */
   readonly lastGood: boolean;
@@ -81,7 +83,8 @@ class Daemon {
     this.#clock = clock;
     this.#log = log;
     this.#started = clock.now();
-    this.#server = new AnswerServer({ log: log.log });
+    this.#server = options.threads.server;
+    options.threads.logTo(log.log);
     const seed = crypto.getRandomValues(new Uint32Array(1))[0]!;
     this.#resolver = new Resolver(
       this.#config,

@@ -113,8 +113,7 @@ export class ZoneProbes<Zone> {
       }
     }
     if (before !== undefined && before !== target?.key) this.#drop(before, holder, now);
-    if (target === undefined) delete row.target;
-    else row.target = target.key;
+    row.target = target?.key;
   }
 
   #drop(key: string, holder: Holder<Zone>, now: BootMs): void {

@@ -2,9 +2,11 @@
 import { CatalogRow, type HeardMs, type Hold, type Strength } from '../catalog/row.js';
 import { Service } from '../catalog/service.js';
 import type { VerdictSeed, VerdictStore } from '../health/verdicts.js';
-import { type ListedCheck, type Protocol, type RowState, rowKey } from '../registry/registry.js';
+import { type ListedCheck, type Protocol, type Row, type RowState, rowKey } from '../registry/registry.js';
 import type { Instant, WallMs } from '../system/clock.js';
 import type { Zone } from './zone.js';
+
+const NO_TAGS: readonly string[] = [];
 
 export interface SnapshotContent {
   readonly meta: unknown;
@@ -150,16 +152,17 @@ function takeServiceIn(saved: SavedService, seeds: Map<CatalogRow, VerdictSeed>)
   if (typeof saved?.name !== 'string' || !Array.isArray(saved.rows)) return undefined;
   const service = new Service(saved.name);
   service.listed = saved.unlisted !== true;
-  if (saved.check !== undefined) service.check = saved.check;
+  service.check = saved.check;
   service.tripped = saved.tripped === true;
   service.quietSince = saved.quietSince;
   for (const one of saved.rows) {
-    const row = new CatalogRow({ ...one, tags: one.tags ?? [] }, one.addedAt ?? Number.NEGATIVE_INFINITY);
+    const row = new CatalogRow(one as Row, one.addedAt ?? Number.NEGATIVE_INFINITY);
+    if (one.tags === undefined) row.tags = NO_TAGS;
     row.listed = one.left !== true;
     row.counted = one.counted === true;
     row.answered = one.answered === true;
     if (one.loss !== undefined) row.loss = { at: one.loss.at, before: loadStrength(one.loss.before) };
-    if (one.hold !== undefined) row.hold = one.hold;
+    if (one.hold !== undefined) row.hold = { ...one.hold, deadSince: one.hold.deadSince };
     if (one.verdict !== undefined) seeds.set(row, one.verdict);
     service.rows.set(rowKey(row), row);
   }
