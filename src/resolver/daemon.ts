@@ -34,6 +34,8 @@ const LOOK_MS: Ms = 1_000;
 /** Verdicts come in bursts; the prober is told of new targets, and snapshots of changes, at most this often. */
 const SNAPSHOT_MS: Ms = 1_000;
 const LEAST_WAKE_MS: Ms = 5;
+/** Target names put in one turn after the start. */
+const DEFERRED_AT_ONCE = 500;
 /** A clean stop writes what it can within this. */
 const FLUSH_MS: Ms = 1_000;
 /** And is over after this, whatever a disk does. */
@@ -168,11 +170,17 @@ class Daemon {
       .start()
       .catch((error: Error) => this.#log.log('error', 'prober-socket', { reason: error.message }));
     this.#watch.observe(this.#clock.read());
+    this.#putDeferred();
     this.#every(LOOK_MS, () => this.#look());
     this.#every(SNAPSHOT_MS, () => this.#save());
     void this.#openControl();
     void this.#keepConfig();
     this.#leave(this.#clock.now());
+  }
+
+  /** In pieces, so that nothing waits for it. */
+  #putDeferred(): void {
+    if (this.#resolver.putDeferred(DEFERRED_AT_ONCE, this.#clock.now())) setImmediate(() => this.#putDeferred());
   }
 
   async #openControl(): Promise<void> {
@@ -316,6 +324,7 @@ class Daemon {
     const added = config.zones.filter((zone) => this.#resolver.zone(zoneKey(zone)) === undefined);
     this.#resolver.reload(this.#config, now);
     this.#snapshots.load(this.#config.stateDir, added, now);
+    this.#putDeferred();
     this.#sync.reload(this.#syncZones());
     this.#prober.setTargets(this.#resolver.targets());
     this.#reloads.done++;

@@ -55,6 +55,10 @@ export class KeptTargets {
     return head.done ? Number.POSITIVE_INFINITY : head.value;
   }
 
+  has(address: string): boolean {
+    return this.#rows.has(address) || this.#leaving.has(address);
+  }
+
   *addresses(): Iterable<string> {
     yield* this.#rows.keys();
     yield* this.#leaving.keys();

@@ -174,14 +174,22 @@ export class Resolver {
 
   /**
    * Takes a snapshot in. `trusted`: younger than `snapshotTrust` and of the same registry (R29).
-   * Lines that cannot be used are left out; returns how many.
+   * `defer`: leaves target names to `putDeferred`, since the first answers do not need them. Lines that cannot be used are left out; returns how many.
    */
-  restoreZone(key: string, content: SnapshotContent, trusted: boolean, now: Instant): number {
+  restoreZone(key: string, content: SnapshotContent, trusted: boolean, now: Instant, defer = false): number {
     const zone = this.#zones.get(key);
     if (zone === undefined || zone.source !== 'none') return 0;
-    const skipped = takeSnapshotIn(zone, this.verdicts, content, trusted, now);
+    const skipped = takeSnapshotIn(zone, this.verdicts, content, trusted, defer, now);
     this.#tellTargets();
     return skipped;
+  }
+
+  /** Puts up to `count` deferred target names. Returns whether there are more. */
+  putDeferred(count: number, now: Instant): boolean {
+    for (const zone of this.#zones.values()) {
+      if (zone.names.deferred && zone.putDeferred(count, now)) return true;
+    }
+    return false;
   }
 
   get targetCount(): number {

@@ -35,7 +35,7 @@ export class Snapshots {
     this.#log = log;
   }
 
-  /** Before the first listen. Returns the zones that answer from a snapshot now. */
+  /** Before the first listen; target names are left to `Resolver.putDeferred`. Returns the zones that answer from a snapshot now. */
   load(stateDir: string, zones: readonly ZoneConfig[], now: Instant): string[] {
     const restored: string[] = [];
     for (const zone of zones) {
@@ -45,7 +45,7 @@ export class Snapshots {
       for (const problem of problems) this.#log('warn', 'snapshot-problem', { zone: zone.name, problem });
       if (snapshot === undefined) continue;
       if (isTrusted(snapshot, zone.snapshotTrust)) {
-        this.#use(key, snapshot, true, now);
+        this.#use(key, snapshot, true, true, now);
         restored.push(key);
       } else this.#waiting.set(key, { snapshot, until: now.boot + UNTRUSTED_WAIT_MS });
     }
@@ -57,7 +57,7 @@ export class Snapshots {
     const waiting = this.#waiting.get(key);
     if (waiting === undefined) return;
     this.#waiting.delete(key);
-    this.#use(key, waiting.snapshot, false, now);
+    this.#use(key, waiting.snapshot, false, false, now);
   }
 
   /** Uses what has waited long enough. */
@@ -122,10 +122,10 @@ export class Snapshots {
     }
   }
 
-  #use(key: string, snapshot: LoadedSnapshot, trusted: boolean, now: Instant): void {
+  #use(key: string, snapshot: LoadedSnapshot, trusted: boolean, defer: boolean, now: Instant): void {
     const { meta, services } = snapshot.data;
     const content = { meta, services: services.map(([, data]) => data) };
-    const skipped = this.#resolver.restoreZone(key, content, trusted, now);
+    const skipped = this.#resolver.restoreZone(key, content, trusted, now, defer);
     this.#log('info', 'snapshot-loaded', {
       zone: key,
       services: services.length - skipped,

@@ -37,6 +37,8 @@ export class ZoneNames {
   #answers: ZoneAnswers;
   /** Answers under earlier settings, until every reader has the new ones. */
   readonly #retired: { readonly answers: ZoneAnswers; readonly until: BootMs }[] = [];
+  #deferring = false;
+  readonly #deferred = new Set<string>();
   #state = '';
   #ede = '';
 
@@ -70,7 +72,30 @@ export class ZoneNames {
 
   /** A row has the address (R23). */
   hold(address: string): void {
-    if (this.kept.hold(address)) this.#answers.putTarget(address, this.#plain);
+    if (!this.kept.hold(address)) return;
+    if (this.#deferring) this.#deferred.add(address);
+    else this.#answers.putTarget(address, this.#plain);
+  }
+
+  /** From now on target names wait for `putDeferred`: after a start, the first answers do not need them. */
+  defer(): void {
+    this.#deferring = true;
+  }
+
+  /** Puts up to `count` target names that wait. Returns whether there are more. */
+  putDeferred(count: number): boolean {
+    this.#deferring = false;
+    for (const address of this.#deferred) {
+      if (count-- <= 0) return true;
+      this.#deferred.delete(address);
+      if (this.kept.has(address)) this.#answers.putTarget(address, this.#plain);
+    }
+    return false;
+  }
+
+  /** Target names are still to come: what is not found may yet exist. */
+  get deferred(): boolean {
+    return this.#deferring || this.#deferred.size > 0;
   }
 
   /** From a snapshot: the address keeps its name until then (R23). */

@@ -122,6 +122,7 @@ export function takeSnapshotIn(
   verdicts: VerdictStore,
   content: SnapshotContent,
   trusted: boolean,
+  defer: boolean,
   now: Instant,
 ): number {
   const meta = content.meta as SavedMeta;
@@ -138,6 +139,7 @@ export function takeSnapshotIn(
     const service = takeServiceIn(line as SavedService, seeds);
     if (service !== undefined) services.push(service);
   }
+  if (defer) zone.names.defer();
   zone.restored(services, trusted, now, (row) => {
     const seed = seeds.get(row);
     if (seed !== undefined && row.target !== undefined) verdicts.restore(row.target, seed, meta.wall, now);

@@ -212,6 +212,13 @@ export class Zone {
     return floor(subset, window, this.#newestSuccess(service), this.probes.lastSuccess);
   }
 
+  /** Puts target names that a restore left for later. Returns whether there are more. */
+  putDeferred(count: number, now: Instant): boolean {
+    const more = this.names.putDeferred(count);
+    if (!more) this.#show(now);
+    return more;
+  }
+
   isStale(now: BootMs): boolean {
     if (this.source !== 'registry') return this.source === 'snapshot';
     return this.lastConfirmed !== undefined && now - this.lastConfirmed > this.config.softTtl;
@@ -460,7 +467,7 @@ export class Zone {
     this.#sound(now);
     this.names.show(
       {
-        synced: this.source !== 'none',
+        synced: this.source !== 'none' && !this.names.deferred,
         ...(this.heard ? {} : { negative: { code: EDE_STALE_NXDOMAIN, text: 'registry not heard' } }),
         serial: this.serial,
         statusText: statusText(this, stale),
