@@ -6,6 +6,8 @@ import { workerData } from 'node:worker_threads';
 import { Responder } from '../src/server/respond.js';
 
 const { odd, real } = workerData as { readonly odd: string; readonly real: string };
+const EINTR = 4;
+const EAGAIN = 11;
 const ENOSYS = 38;
 
 type Load = (request: string, ...rest: unknown[]) => unknown;
@@ -20,30 +22,58 @@ function withoutKoffi(): void {
   };
 }
 
-/** recvmmsg stops working after it has been called `calls` times. */
-function failingReceive(calls: number): void {
+type Call = (...args: unknown[]) => number;
+
+/** Puts `odd` in the place of a system call. It gets the real one, and sets what errno says until the next call. */
+function replaceCall(
+  name: string,
+  odd: (call: Call, args: unknown[], setErrno: (errno: number) => void) => number,
+): void {
   loader._load = (request, ...rest) => {
     const loaded = load(request, ...rest);
     if (request !== 'koffi') return loaded;
     const koffi = loaded as typeof import('koffi');
-    let left = calls;
-    let failed = false;
+    let errno: number | undefined;
     const wrap = (lib: ReturnType<typeof koffi.load>) => ({
       func: (prototype: string) => {
-        const call = lib.func(prototype);
-        if (!prototype.includes('recvmmsg')) return call;
+        const call = lib.func(prototype) as unknown as Call;
+        if (!prototype.includes(name)) return call;
         return (...args: unknown[]) => {
-          failed = left-- <= 0;
-          return failed ? -1 : call(...args);
+          errno = undefined;
+          return odd(call, args, (value) => {
+            errno = value;
+          });
         };
       },
     });
     return {
       load: (path: string | null) => wrap(koffi.load(path)),
       address: koffi.address,
-      errno: () => (failed ? ENOSYS : koffi.errno()),
+      errno: () => errno ?? koffi.errno(),
     };
   };
+}
+
+/** recvmmsg stops working after it has been called `calls` times. */
+function failingReceive(calls: number): void {
+  let left = calls;
+  replaceCall('recvmmsg', (call, args, setErrno) => {
+    if (left-- > 0) return call(...args);
+    setErrno(ENOSYS);
+    return -1;
+  });
+}
+
+/** sendmmsg is interrupted, would block, sends one message of many, and works, in turn. */
+function stutteringSend(): void {
+  let turn = 0;
+  replaceCall('sendmmsg', (call, [fd, headers, count, flags], setErrno) => {
+    const step = turn++ % 4;
+    if (step === 3) return call(fd, headers, count, flags);
+    if (step === 2) return call(fd, headers, 1, flags);
+    setErrno(step === 0 ? EINTR : EAGAIN);
+    return -1;
+  });
 }
 
 /** Everything that nobody holds is collected, over and over, while queries come. */
@@ -75,7 +105,8 @@ function stillborn(): void {
 const ODDITIES: Record<string, () => void> = {
   'no koffi': withoutKoffi,
   'receive fails': () => failingReceive(3),
-  collecting: () => collectAllTheTime(500),
+  'stuttering send': stutteringSend,
+  collecting: () => collectAllTheTime(100),
   poisoned,
   stillborn,
 };
