@@ -197,7 +197,8 @@ export class Guard {
     const gains: CatalogRow[] = [];
     for (const row of service.rows.values()) {
       if (row.loss !== undefined) {
-        if (!failsHard(row) || row.answered) lost.push(row);
+        // Failing hard and not answered is dead, not lost; one that leaves just now was answered until now.
+        if (!failsHard(row) || row.answered || row.loss.at === now) lost.push(row);
       } else if (row.counted && row.passing && row.isNew(now, this.#config.window)) gains.push(row);
     }
     return { lost, gains };

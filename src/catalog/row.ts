@@ -56,6 +56,8 @@ export class CatalogRow implements Row {
   loss: Loss | undefined;
   hold: Hold | undefined;
 
+  /** What stands for it where targets are held; the zone's. */
+  holder: unknown;
   /** Key of its probe target; absent when it is not probed. */
   target: string | undefined;
   column: Column = 'no-word';

@@ -2,6 +2,7 @@ import type { CheckConfig } from '../config/types.js';
 import type { Target } from '../prober/feed.js';
 import type { Row } from '../registry/registry.js';
 import type { Ms } from '../system/clock.js';
+import type { JudgeSettings } from './verdicts.js';
 
 /** What to probe for a row under a check; undefined when it is not probed: UDP, or a check of type none (R17). */
 export function targetOf(row: Row, check: CheckConfig): Target | undefined {
@@ -24,43 +25,71 @@ export function targetOf(row: Row, check: CheckConfig): Target | undefined {
   };
 }
 
+/** One target and who holds it. Nearly all have one holder, and a large zone has very many targets. */
+interface Entry<Holder> {
+  target: Target;
+  settings: JudgeSettings;
+  readonly first: { holder: Holder; interval: Ms };
+  others: Map<Holder, Ms> | undefined;
+}
+
 /** Probe targets and who holds them: equal settings are one target, whatever service or zone it is for (R13). */
 export class TargetSet<Holder> {
-  readonly #targets = new Map<string, { target: Target; holders: Map<Holder, Ms> }>();
+  readonly #entries = new Map<string, Entry<Holder>>();
   readonly #changed = new Set<string>();
 
   /** Returns true when it is the first holder of the key. */
-  hold(target: Target, holder: Holder): boolean {
-    const entry = this.#targets.get(target.key);
+  hold(target: Target, settings: JudgeSettings, holder: Holder): boolean {
+    const entry = this.#entries.get(target.key);
     this.#changed.add(target.key);
     if (entry === undefined) {
-      this.#targets.set(target.key, { target, holders: new Map([[holder, target.interval]]) });
+      const first = { holder, interval: target.interval };
+      this.#entries.set(target.key, { target, settings, first, others: undefined });
       return true;
     }
-    entry.holders.set(holder, target.interval);
+    entry.settings = settings;
+    if (entry.first.holder === holder) entry.first.interval = target.interval;
+    else {
+      entry.others ??= new Map();
+      entry.others.set(holder, target.interval);
+    }
     return false;
   }
 
   /** Returns true when nobody holds the key any more. */
   drop(key: string, holder: Holder): boolean {
-    const entry = this.#targets.get(key);
-    if (!entry?.holders.delete(holder)) return false;
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return false;
+    if (entry.first.holder !== holder) {
+      if (entry.others?.delete(holder)) this.#changed.add(key);
+      return false;
+    }
     this.#changed.add(key);
-    if (entry.holders.size > 0) return false;
-    this.#targets.delete(key);
-    return true;
+    const next = entry.others?.entries().next();
+    if (next === undefined || next.done) return this.#entries.delete(key);
+    [entry.first.holder, entry.first.interval] = next.value;
+    entry.others?.delete(entry.first.holder);
+    return false;
   }
 
-  holders(key: string): Iterable<Holder> {
-    return this.#targets.get(key)?.holders.keys() ?? [];
+  /** How results of the key are judged; undefined when nobody holds it. */
+  settings(key: string): JudgeSettings | undefined {
+    return this.#entries.get(key)?.settings;
+  }
+
+  *holders(key: string): Iterable<Holder> {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return;
+    yield entry.first.holder;
+    if (entry.others !== undefined) yield* entry.others.keys();
   }
 
   all(): Target[] {
-    return [...this.#targets.values()].map(effective);
+    return [...this.#entries.values()].map(effective);
   }
 
   get size(): number {
-    return this.#targets.size;
+    return this.#entries.size;
   }
 
   /** What changed since the last call, for the prober. */
@@ -68,7 +97,7 @@ export class TargetSet<Holder> {
     const add: Target[] = [];
     const remove: string[] = [];
     for (const key of this.#changed) {
-      const entry = this.#targets.get(key);
+      const entry = this.#entries.get(key);
       if (entry === undefined) remove.push(key);
       else add.push(effective(entry));
     }
@@ -78,8 +107,8 @@ export class TargetSet<Holder> {
 }
 
 /** The shortest interval that a holder asks for. */
-function effective(entry: { target: Target; holders: ReadonlyMap<unknown, Ms> }): Target {
-  let interval = Number.POSITIVE_INFINITY;
-  for (const one of entry.holders.values()) interval = Math.min(interval, one);
-  return interval === entry.target.interval ? entry.target : { ...entry.target, interval };
+function effective({ target, first, others }: Entry<unknown>): Target {
+  let { interval } = first;
+  if (others !== undefined) for (const one of others.values()) interval = Math.min(interval, one);
+  return interval === target.interval ? target : { ...target, interval };
 }

@@ -39,7 +39,7 @@ export interface VerdictSeed {
 }
 
 interface Record {
-  settings: JudgeSettings;
+  longDead: Ms;
   column: Column;
   passes: number;
   fails: number;
@@ -84,15 +84,9 @@ export class VerdictStore {
   lag: Ms = 0;
 
   /** A row refers to the key from now on. A verdict that was parked counts its age anew (R13). */
-  retain(key: string, settings: JudgeSettings, now: BootMs): void {
+  retain(key: string, now: BootMs): void {
     const record = this.#records.get(key);
-    if (record === undefined) {
-      this.#records.set(key, newRecord(settings, now));
-      return;
-    }
-    record.settings = settings;
-    if (!this.#parked.delete(key)) return;
-    this.#restartAge(key, record, now);
+    if (record !== undefined && this.#parked.delete(key)) this.#restartAge(key, record, now);
   }
 
   /** No row refers to the key any more. */
@@ -104,28 +98,24 @@ export class VerdictStore {
   }
 
   /** Changed settings reset counters, not the verdict, its last success or its failing-since (R13). */
-  inherit(from: string, to: string, now: BootMs): void {
+  inherit(from: string, to: string, { longDead }: JudgeSettings, now: BootMs): void {
     const old = this.#records.get(from);
-    const record = this.#records.get(to);
-    if (old === undefined || record === undefined || record.lastResult !== undefined) return;
-    Object.assign(record, old, {
-      settings: record.settings,
-      passes: 0,
-      fails: 0,
-      steadySince: undefined,
-    });
+    if (old === undefined || this.#records.has(to)) return;
+    const record = { ...old, longDead, passes: 0, fails: 0, steadySince: undefined };
+    this.#records.set(to, record);
     this.#restartAge(to, record, now);
   }
 
   /**
    * Takes one result in. `fresh`: the row was newly added while others of its service are answered, so its first
-   * failure counts at once (R13). Returns whether the verdict changed in a way that R10 or R12 can see.
+   * failure counts at once (R13). Returns whether the verdict changed in a way that R10 to R12 can see.
    */
-  apply(result: ProbeResult, fresh: boolean, now: BootMs): boolean {
-    const record = this.#records.get(result.key);
-    if (record === undefined || this.#parked.has(result.key)) return false;
-    if (result.at > now + FUTURE_MS || (record.lastResult !== undefined && result.at <= record.lastResult))
-      return false;
+  apply(result: ProbeResult, settings: JudgeSettings, fresh: boolean, now: BootMs): boolean {
+    if (result.at > now + FUTURE_MS) return false;
+    let record = this.#records.get(result.key);
+    if (record === undefined) this.#records.set(result.key, (record = newRecord(settings, now)));
+    if (record.lastResult !== undefined && result.at <= record.lastResult) return false;
+    record.longDead = settings.longDead;
     const before = view(record);
     if (record.column !== 'no-word' && this.#expiry(record) < result.at) this.#forgetWord(record);
     const first = record.lastResult === undefined;
@@ -133,11 +123,15 @@ export class VerdictStore {
     record.interval = result.interval;
     record.lastResult = result.at;
     record.ageFrom = result.at;
-    if (result.failure === undefined) pass(record, result.at);
-    else fail(record, result, first && fresh);
+    if (result.failure === undefined) pass(record, settings, result.at);
+    else fail(record, settings, result, first && fresh);
     if (record.column !== 'no-word') this.#queue(result.key, record);
     const after = view(record);
-    return before.column !== after.column || before.hard !== after.hard || before.longDead !== after.longDead;
+    // A success of one that is still failing: the floor and the cap go by who passed last (R11, R12).
+    const revived = after.column === 'fails' && result.failure === undefined;
+    return (
+      revived || before.column !== after.column || before.hard !== after.hard || before.longDead !== after.longDead
+    );
   }
 
   get(key: string): Verdict {
@@ -211,9 +205,10 @@ export class VerdictStore {
    * Takes a verdict from a snapshot. `wall` is when the snapshot was last in force: a word that stood then was as
    * good then as at its last result, which is why only changes need to be written.
    */
-  restore(key: string, seed: VerdictSeed, wall: WallMs, now: Instant): void {
-    const record = this.#records.get(key);
-    if (record === undefined || record.lastResult !== undefined) return;
+  restore(key: string, seed: VerdictSeed, settings: JudgeSettings, wall: WallMs, now: Instant): void {
+    if (this.#records.has(key)) return;
+    const record = newRecord(settings, now.boot);
+    this.#records.set(key, record);
     const boot = (at: WallMs | undefined): BootMs | undefined =>
       at === undefined ? undefined : Math.min(now.boot, now.boot - (now.wall - at));
     const inForce = boot(wall) ?? now.boot;
@@ -255,9 +250,9 @@ export class VerdictStore {
   }
 }
 
-function newRecord(settings: JudgeSettings, now: BootMs): Record {
+function newRecord({ longDead }: JudgeSettings, now: BootMs): Record {
   return {
-    settings,
+    longDead,
     column: 'no-word',
     passes: 0,
     fails: 0,
@@ -274,30 +269,28 @@ function newRecord(settings: JudgeSettings, now: BootMs): Record {
   };
 }
 
-function pass(record: Record, at: BootMs): void {
+function pass(record: Record, { rise }: JudgeSettings, at: BootMs): void {
   record.fails = 0;
   record.passes++;
   record.steadySince ??= at;
   record.lastSuccess = at;
   record.failingSince = undefined;
   if (record.column === 'passes') return;
-  const back =
-    record.column === 'no-word' ||
-    (record.passes >= record.settings.rise && at - record.steadySince >= flapHold(record));
+  const back = record.column === 'no-word' || (record.passes >= rise && at - record.steadySince >= flapHold(record));
   if (!back) return;
   record.column = 'passes';
   record.failure = undefined;
   record.detail = undefined;
 }
 
-function fail(record: Record, result: ProbeResult, atOnce: boolean): void {
+function fail(record: Record, { fall }: JudgeSettings, result: ProbeResult, atOnce: boolean): void {
   record.passes = 0;
   record.fails++;
   record.steadySince = undefined;
   record.failingSince ??= result.at;
   record.failure = result.failure;
   record.detail = result.detail;
-  if (record.column === 'fails' || !(atOnce || record.fails >= record.settings.fall)) return;
+  if (record.column === 'fails' || !(atOnce || record.fails >= fall)) return;
   record.column = 'fails';
   const memory = FLAP_MEMORY_INTERVALS * record.interval;
   record.flaps = record.lastDown !== undefined && result.at - record.lastDown <= memory ? record.flaps + 1 : 1;
@@ -313,7 +306,7 @@ function flapHold(record: Record): Ms {
 function view(record: Record): Verdict {
   const { lastResult, failingSince, failure } = record;
   const longDead =
-    lastResult !== undefined && failingSince !== undefined && lastResult - failingSince >= record.settings.longDead;
+    lastResult !== undefined && failingSince !== undefined && lastResult - failingSince >= record.longDead;
   const fails = record.column === 'fails';
   return omitUndefined({
     column: record.column,

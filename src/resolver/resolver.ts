@@ -59,11 +59,13 @@ export class Resolver {
   results(results: readonly ProbeResult[], now: Instant): void {
     const changed = new Map<Zone, Set<Holder<Zone>>>();
     for (const result of results) {
+      const settings = this.#targets.settings(result.key);
+      if (settings === undefined) continue;
       const fresh =
         result.failure !== undefined &&
         !this.verdicts.hasResults(result.key) &&
         some(this.#targets.holders(result.key), (holder) => holder.zone.isFresh(holder));
-      if (this.verdicts.apply(result, fresh, now.boot)) this.#collect(result.key, changed);
+      if (this.verdicts.apply(result, settings, fresh, now.boot)) this.#collect(result.key, changed);
     }
     for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
     this.#tellTargets();

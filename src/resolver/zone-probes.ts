@@ -24,7 +24,6 @@ export class ZoneProbes<Zone> {
   readonly #zone: Zone;
   readonly #verdicts: VerdictStore;
   readonly #targets: TargetSet<Holder<Zone>>;
-  readonly #holders = new Map<CatalogRow, Holder<Zone>>();
   readonly #settings = new Map<string, Settings>();
   #config: ZoneConfig;
 
@@ -61,30 +60,23 @@ export class ZoneProbes<Zone> {
   aim(service: Service, now: BootMs): void {
     this.#settings.delete(service.name);
     for (const row of service.rows.values()) {
-      const holder = this.#holders.get(row);
-      if (holder !== undefined) this.#aim(holder, now);
+      if (row.holder !== undefined) this.#aim(row.holder as Holder<Zone>, now);
     }
   }
 
   add(service: Service, row: CatalogRow, now: BootMs): void {
     const holder: Holder<Zone> = { zone: this.#zone, service, row };
-    this.#holders.set(row, holder);
+    row.holder = holder;
     this.#aim(holder, now);
   }
 
   remove(row: CatalogRow, now: BootMs): void {
-    const holder = this.#holders.get(row);
-    if (holder === undefined) return;
-    this.#holders.delete(row);
-    if (row.target !== undefined) this.#drop(row.target, holder, now);
+    if (row.target !== undefined) this.#drop(row.target, row.holder as Holder<Zone>, now);
+    row.holder = undefined;
   }
 
   forget(service: Service): void {
     this.#settings.delete(service.name);
-  }
-
-  dispose(now: BootMs): void {
-    for (const row of [...this.#holders.keys()]) this.remove(row, now);
   }
 
   lastSuccess = (row: CatalogRow): BootMs | undefined =>
@@ -106,10 +98,10 @@ export class ZoneProbes<Zone> {
     const target = targetOf(row, check);
     const before = row.target;
     if (target !== undefined) {
-      this.#targets.hold(target, holder);
+      this.#targets.hold(target, check, holder);
       if (target.key !== before) {
-        this.#verdicts.retain(target.key, check, now);
-        if (before !== undefined) this.#verdicts.inherit(before, target.key, now);
+        this.#verdicts.retain(target.key, now);
+        if (before !== undefined) this.#verdicts.inherit(before, target.key, check, now);
       }
     }
     if (before !== undefined && before !== target?.key) this.#drop(before, holder, now);

@@ -140,9 +140,9 @@ export function takeSnapshotIn(
     if (service !== undefined) services.push(service);
   }
   if (defer) zone.names.defer();
-  zone.restored(services, trusted, now, (row) => {
+  zone.restored(services, trusted, now, (row, settings) => {
     const seed = seeds.get(row);
-    if (seed !== undefined && row.target !== undefined) verdicts.restore(row.target, seed, meta.wall, now);
+    if (seed !== undefined && row.target !== undefined) verdicts.restore(row.target, seed, settings, meta.wall, now);
   });
   for (const [address, until] of [...meta.kept].sort((a, b) => a[1] - b[1])) {
     zone.names.keep(address, now.boot + (until - now.wall));

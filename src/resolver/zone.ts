@@ -12,7 +12,7 @@ import type { Service } from '../catalog/service.js';
 import type { ZoneConfig } from '../config/types.js';
 import { type Floored, type FloorStep, floor, judge } from '../health/floor.js';
 import type { TargetSet } from '../health/targets.js';
-import type { VerdictStore } from '../health/verdicts.js';
+import type { JudgeSettings, VerdictStore } from '../health/verdicts.js';
 import type { Rejected, ReleaseMark, Report } from '../registry/registry.js';
 import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
 import type { Log } from './events.js';
@@ -69,6 +69,8 @@ export class Zone {
   rejected: readonly Rejected[] = [];
   /** By service name: the floor step that gives its answer. */
   readonly floors = new Map<string, FloorStep>();
+  /** The same while it is being worked out. */
+  readonly #steps = new Map<Service, FloorStep>();
   /** Services whose snapshot line is out of date; undefined where the service is gone. */
   readonly unsaved = new Set<string>();
   answeredRows = 0;
@@ -184,19 +186,27 @@ export class Zone {
 
   dispose(now: Instant): void {
     this.#now = now;
-    this.probes.dispose(now.boot);
+    for (const service of this.catalog.services.values()) {
+      for (const row of service.rows.values()) this.probes.remove(row, now.boot);
+    }
     this.names.dispose();
   }
 
   /** Takes in what a snapshot had (R29). `trusted` false: the first believable list replaces it without a guard. */
-  restored(services: readonly Service[], trusted: boolean, now: Instant, seed: (row: CatalogRow) => void): void {
+  restored(
+    services: readonly Service[],
+    trusted: boolean,
+    now: Instant,
+    seed: (row: CatalogRow, settings: JudgeSettings) => void,
+  ): void {
     this.#now = now;
     this.source = 'snapshot';
     this.#trusted = trusted;
     for (const service of services) {
       this.catalog.restore(service);
+      const { check } = this.probes.settings(service);
       for (const row of service.rows.values()) {
-        seed(row);
+        seed(row, check);
         if (row.answered) this.answeredRows++;
       }
     }
@@ -335,7 +345,7 @@ export class Zone {
     }
     for (const service of touched) {
       this.unsaved.add(service.name);
-      this.#publish(service, now);
+      this.#publish(service);
     }
   }
 
@@ -379,7 +389,24 @@ export class Zone {
     service.answerable = answerable;
     service.worded = worded;
     service.probed = probed;
+    this.#answer(service, now);
     this.guard.recount(service, this.heardClock.at(now.boot), this.proberSilent);
+  }
+
+  /** Marks the rows that are answered, floor included. */
+  #answer(service: Service, now: Instant): void {
+    const { rows, step } = this.answerOf(service, service.standing());
+    if (step === undefined) this.#steps.delete(service);
+    else this.#steps.set(service, step);
+    const answered = new Set(rows);
+    let changed = false;
+    for (const row of service.rows.values()) {
+      if (row.answered === answered.has(row)) continue;
+      row.answered = !row.answered;
+      this.answeredRows += row.answered ? 1 : -1;
+      changed = true;
+    }
+    if (changed) this.#bump(now);
   }
 
   #strength(service: Service): Strength {
@@ -399,28 +426,15 @@ export class Zone {
     return newest;
   }
 
-  #publish(service: Service, now: Instant): void {
-    const rows = service.standing();
-    const { rows: answered, step } = this.answerOf(service, rows);
-    const before = this.floors.get(service.name);
-    if (step === undefined) this.floors.delete(service.name);
-    else this.floors.set(service.name, step);
-    if (step !== before) {
+  #publish(service: Service): void {
+    const step = this.#steps.get(service);
+    if (step !== this.floors.get(service.name)) {
       const fields = { zone: this.config.name, service: service.name };
+      if (step === undefined) this.floors.delete(service.name);
+      else this.floors.set(service.name, step);
       if (step === undefined) this.#deps.log('info', 'floor-left', fields);
-      else this.#deps.log('warn', 'floor', { ...fields, step, rows: answered.length });
+      else this.#deps.log('warn', 'floor', { ...fields, step });
     }
-    const set = new Set(answered);
-    let changed = false;
-    for (const row of service.rows.values()) {
-      const now = set.has(row);
-      if (row.answered !== now) {
-        row.answered = now;
-        changed = true;
-        this.answeredRows += now ? 1 : -1;
-      }
-    }
-    if (changed) this.#bump(now);
     this.names.publish(service);
   }
 
@@ -429,6 +443,7 @@ export class Zone {
     this.#worded -= service.worded;
     this.#probed -= service.probed;
     this.floors.delete(service.name);
+    this.#steps.delete(service);
     this.probes.forget(service);
     this.unsaved.add(service.name);
     this.names.forget(service);
