@@ -1,5 +1,6 @@
 /** The resolver's process: its threads, sockets, timers and signals around the deterministic core. */
 import { join } from 'node:path';
+import type { AdminServer } from '../admin/server.js';
 import type { Config, ZoneConfig } from '../config/types.js';
 import { type AnswerServer, ListenError } from '../server/answer-server.js';
 import type { EarlyThreads } from '../server/early-threads.js';
@@ -72,6 +73,7 @@ class Daemon {
   #configError: string | undefined;
   #lastGood: boolean;
   #reloads = { done: 0, refused: 0 };
+  #admin: AdminServer | undefined;
   #wake: NodeJS.Timeout | undefined;
   #tableMoved = false;
   #stopping: Promise<number> | undefined;
@@ -202,17 +204,18 @@ class Daemon {
         configError: this.#configError,
         reloads: this.#reloads,
       }),
+      httpProblems: () => this.#admin?.problems() ?? [],
       changed: () => this.#leave(this.#clock.now()),
     };
     const metrics = new Metrics({ status: () => daemonStatus(parts), counters: () => this.#counters.read(parts) });
-    const admin = new AdminServer({
+    this.#admin = new AdminServer({
       source: adminSource(parts, () => metrics.text()),
       runDir: config.runDir,
       ...(config.admin === undefined ? {} : { admin: config.admin }),
       log: this.#log.log,
     });
-    this.#ends.push(() => admin.stop());
-    if (this.#stopping === undefined) await admin.start();
+    this.#ends.push(() => this.#admin?.stop());
+    if (this.#stopping === undefined) await this.#admin.start();
   }
 
   /** Views of one name are zones of their own, so the worker knows zones by key. */
@@ -313,7 +316,7 @@ class Daemon {
       return;
     }
     const now = this.#enter();
-    const fixed = ['stateDir', 'runDir', 'admin', 'workers', 'transport'] as const;
+    const fixed = ['stateDir', 'runDir', 'workers', 'transport'] as const;
     const needRestart = fixed.filter((key) => JSON.stringify(config[key]) !== JSON.stringify(this.#config[key]));
     if (needRestart.length > 0) this.#log.log('warn', 'reload-needs-restart', { keys: needRestart });
     this.#config = { ...config, ...Object.fromEntries(fixed.map((key) => [key, this.#config[key]])) };
@@ -321,6 +324,7 @@ class Daemon {
     this.#lastGood = false;
     this.#log.setLevel(config.log.level);
     await this.#server.setListen(config.listen);
+    await this.#admin?.setAdmin(config.admin);
     const added = config.zones.filter((zone) => this.#resolver.zone(zoneKey(zone)) === undefined);
     this.#resolver.reload(this.#config, now);
     this.#snapshots.load(this.#config.stateDir, added, now);
