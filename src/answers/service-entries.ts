@@ -13,6 +13,8 @@ export interface Place {
   readonly zone: number;
   /** The zone's name in wire form. */
   readonly wire: Uint8Array;
+  /** The name below which its targets stand, in wire form; absent when it is too long to exist. */
+  readonly targets: Uint8Array | undefined;
   /** Seconds. */
   readonly ttl: number;
 }
@@ -92,9 +94,9 @@ class Compiler {
   sets(name: ServiceName, old: readonly SetRef[]): SetRef[] {
     if (name.kind === 'non-terminal' || name.rows.length === 0) return [];
     const answer = this.#answer(name.rows);
-    const { wire, ttl } = this.#place;
+    const { targets, ttl } = this.#place;
     const order = { stable: this.#view.order === 'stable', most: this.#view.maxAnswers ?? 0 };
-    answer.srv ??= this.#store(compileSrv(answer.rows, wire, ttl, order), old);
+    answer.srv ??= this.#store(compileSrv(answer.rows, targets, ttl, order), old);
     if (name.kind === 'srv') return answer.srv;
     answer.addresses ??= this.#store(compileAddresses(answer.rows, ttl, order), old);
     return [...answer.addresses, ...answer.srv];

@@ -1,9 +1,7 @@
 /** From rows to record sets (R24). */
-import { addressBytes, targetLabel } from '../dns/addresses.js';
-import { TYPE } from '../dns/constants.js';
-import { joinName } from '../dns/names.js';
+import { addressBytes, quad, targetLabelLength } from '../dns/addresses.js';
+import { MAX_NAME, TYPE } from '../dns/constants.js';
 import type { Row } from '../registry/registry.js';
-import { TARGETS_LABEL } from './naming/rfc2782.js';
 import { addressSet, type SetOrder, type SrvItem, srvSet, type WeightedAddress } from './sets.js';
 
 export interface CompiledSet {
@@ -11,33 +9,28 @@ export interface CompiledSet {
   readonly bytes: Uint8Array;
 }
 
-/** An endpoint with what its records are made of. */
-interface Endpoint {
-  readonly row: Row;
-  readonly address: Uint8Array;
-}
-
 /**
  * SRV records of all rows, best priority first. Rows that differ in protocol only make one record (RFC 2181 s.5),
  * with the better priority and the greater weight. A target whose name is over 255 octets has no record.
  */
-export function compileSrv(rows: readonly Row[], zone: Uint8Array, ttl: number, order: SetOrder): CompiledSet[] {
+export function compileSrv(
+  rows: readonly Row[],
+  targets: Uint8Array | undefined,
+  ttl: number,
+  order: SetOrder,
+): CompiledSet[] {
+  if (targets === undefined) return [];
   const items = new Map<string, SrvItem>();
-  for (const { row, address } of endpoints(rows)) {
+  for (const row of rows) {
+    if (!hasRecords(row) || targetLabelLength(row.address) + 1 + targets.length > MAX_NAME) continue;
     const key = `${row.address} ${row.port}`;
     const known = items.get(key);
-    const target = known?.target ?? joinName([targetLabel(address), TARGETS_LABEL], zone);
-    if (target === undefined) continue;
-    const { port } = row;
-    const better = known === undefined || row.priority < known.priority;
-    const same = known !== undefined && row.priority === known.priority;
-    const priority = better ? row.priority : known.priority;
-    const weight = better ? row.weight : same ? Math.max(row.weight, known.weight) : known.weight;
-    items.set(key, { priority, weight, port, target, targetKey: row.address, address });
+    if (known === undefined || row.priority < known.priority) items.set(key, row);
+    else if (row.priority === known.priority && row.weight > known.weight) items.set(key, row);
   }
   if (items.size === 0) return [];
   const sorted = [...items.values()].sort((a, b) => a.priority - b.priority);
-  return [{ type: TYPE.SRV, bytes: srvSet(ttl, sorted, order) }];
+  return [{ type: TYPE.SRV, bytes: srvSet(ttl, sorted, targets, order) }];
 }
 
 /**
@@ -49,28 +42,20 @@ export function compileAddresses(rows: readonly Row[], ttl: number, order: SetOr
   const preferred = rows.filter((row) => row.priority === best);
   const weighty = preferred.filter((row) => row.weight > 0);
   const weights = new Map<string, WeightedAddress>();
-  for (const { row, address } of endpoints(weighty.length > 0 ? weighty : preferred)) {
+  for (const row of weighty.length > 0 ? weighty : preferred) {
     const known = weights.get(row.address);
-    if (known === undefined || known.weight < row.weight) weights.set(row.address, { address, weight: row.weight });
+    if (hasRecords(row) && (known === undefined || known.weight < row.weight)) weights.set(row.address, row);
   }
+  const all = [...weights.values()];
+  const four = all.filter(({ address }) => !address.includes(':'));
+  const six = four.length === all.length ? [] : all.filter(({ address }) => address.includes(':'));
   const sets: CompiledSet[] = [];
-  for (const [type, length] of ADDRESS_TYPES) {
-    const family = [...weights.values()].filter(({ address }) => address.length === length);
-    if (family.length > 0) sets.push({ type, bytes: addressSet(ttl, family, order) });
-  }
+  if (four.length > 0) sets.push({ type: TYPE.A, bytes: addressSet(ttl, four, order) });
+  if (six.length > 0) sets.push({ type: TYPE.AAAA, bytes: addressSet(ttl, six, order) });
   return sets;
 }
 
-const ADDRESS_TYPES = [
-  [TYPE.A, 4],
-  [TYPE.AAAA, 16],
-] as const;
-
-function endpoints(rows: readonly Row[]): Endpoint[] {
-  const found: Endpoint[] = [];
-  for (const row of rows) {
-    const address = addressBytes(row.address);
-    if (address !== undefined) found.push({ row, address });
-  }
-  return found;
+/** Only what is an IP address has records. */
+function hasRecords(row: Row): boolean {
+  return row.address.includes(':') ? addressBytes(row.address) !== undefined : quad(row.address) >= 0;
 }

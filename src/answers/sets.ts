@@ -1,6 +1,6 @@
 /** Compiles record sets to the blocks that readers assemble replies from, for the layout see shared.ts. */
 import { ByteWriter } from '../dns/byte-writer.js';
-import { addressType, QUESTION_OWNER, type Srv, writeSrv, writeTail } from '../dns/records.js';
+import { QUESTION_OWNER, writeAddress, writeSrvOfAddress } from '../dns/records.js';
 import {
   SET_COUNT,
   SET_FLAGS,
@@ -23,15 +23,14 @@ export interface SetOrder {
 }
 
 export interface WeightedAddress {
-  readonly address: Uint8Array;
+  /** An IP address in canonical text. */
+  readonly address: string;
   readonly weight: number;
 }
 
-export interface SrvItem extends Srv {
-  /** Equal for equal targets. */
-  readonly targetKey: string;
-  /** Of the target, for the additional section. */
-  readonly address?: Uint8Array;
+export interface SrvItem extends WeightedAddress {
+  readonly priority: number;
+  readonly port: number;
 }
 
 const MAX_RECORDS = 0xffff;
@@ -67,15 +66,18 @@ export function addressSet(ttl: number, addresses: readonly WeightedAddress[], o
   const kept = addresses.slice(0, MAX_RECORDS);
   for (const { address } of kept) {
     records.u16(QUESTION_OWNER);
-    writeTail(records, addressType(address), ttl, address);
+    writeAddress(records, ttl, address);
   }
   const weights = kept.map(({ weight }) => weight);
   const stride = records.length / Math.max(kept.length, 1);
   return assemble({ order, stride, weights, groups: [kept.length], places: [], targets: [] }, records.view());
 }
 
-/** SRV records, best priority first, each with its target's address record behind it. */
-export function srvSet(ttl: number, items: readonly SrvItem[], order: SetOrder): Uint8Array {
+/**
+ * SRV records, best priority first, each with its target's address record behind it. `parent`: the name in wire form
+ * below which targets stand.
+ */
+export function srvSet(ttl: number, items: readonly SrvItem[], parent: Uint8Array, order: SetOrder): Uint8Array {
   records.reset();
   const weights: number[] = [];
   const groups: number[] = [];
@@ -85,14 +87,14 @@ export function srvSet(ttl: number, items: readonly SrvItem[], order: SetOrder):
   for (const item of items) {
     if (places.length === MAX_RECORDS || records.length > MAX_RECORD_BYTES) break;
     const at = records.length;
-    writeSrv(records, ttl, item);
+    writeSrvOfAddress(records, ttl, item, parent);
     const length = records.length - at;
-    if (item.address !== undefined) writeTail(records, addressType(item.address), ttl, item.address);
+    writeAddress(records, ttl, item.address);
     places.push({ at, length, tail: records.length - at - length });
     if (places.length > 1 && items[places.length - 2]!.priority !== item.priority) groups.push(places.length - 1);
     weights.push(item.weight);
-    const number = numbers.get(item.targetKey) ?? numbers.size;
-    numbers.set(item.targetKey, number);
+    const number = numbers.get(item.address) ?? numbers.size;
+    numbers.set(item.address, number);
     targets.push(number);
   }
   groups.push(places.length);

@@ -1,4 +1,5 @@
 import { addressBytes, targetLabel } from '../dns/addresses.js';
+import { TYPE } from '../dns/constants.js';
 import { joinName, nameToWire } from '../dns/names.js';
 import { addressType, record, ttlSeconds } from '../dns/records.js';
 import type { ServiceView, ZoneAnswerState, ZoneSpec } from './contract.js';
@@ -36,7 +37,8 @@ export class ZoneAnswers {
     this.#zone = zoneIndex;
     this.#spec = spec;
     this.#wire = wire;
-    this.#place = { table, zone: zoneIndex, wire, ttl: ttlSeconds(spec.answerTtl) };
+    const targets = joinName([TARGETS_LABEL], wire);
+    this.#place = { table, zone: zoneIndex, wire, targets, ttl: ttlSeconds(spec.answerTtl) };
   }
 
   /** Adds or replaces a service. What did not change is not rewritten. */
@@ -111,14 +113,12 @@ export class ZoneAnswers {
   }
 
   #nameserverSets(): SetRef[] {
-    const addresses = this.#spec.nameservers.map((text) => addressBytes(text)).filter((bytes) => bytes !== undefined);
+    const addresses = [...new Set(this.#spec.nameservers)].filter((text) => addressBytes(text) !== undefined);
     const order = { stable: false, most: 0 };
-    const weighted = [...new Map(addresses.map((address) => [address.join('.'), { address, weight: 1 }])).values()];
-    return [4, 16].flatMap((length) => {
-      const family = weighted.filter(({ address }) => address.length === length);
-      const first = family[0];
-      if (first === undefined) return [];
-      return [{ type: addressType(first.address), set: addressSet(this.#place.ttl, family, order) }];
+    const weighted = addresses.map((address) => ({ address, weight: 1 }));
+    return [TYPE.A, TYPE.AAAA].flatMap((type) => {
+      const family = weighted.filter(({ address }) => address.includes(':') === (type === TYPE.AAAA));
+      return family.length === 0 ? [] : [{ type, set: addressSet(this.#place.ttl, family, order) }];
     });
   }
 

@@ -12,27 +12,36 @@ export function addressBytes(text: string): Uint8Array | undefined {
   return Uint8Array.from((parsed.isIPv4MappedAddress() ? parsed.toIPv4Address() : parsed).toByteArray());
 }
 
-/** Decimal octets without leading zeros; by hand, since a large zone has a million of them. */
-function dottedQuad(text: string): Uint8Array | undefined {
-  const bytes = new Uint8Array(4);
-  let octet = 0;
+/**
+ * An IPv4 address as one number, -1 when `text` is none: decimal octets without leading zeros. By hand and without
+ * garbage, since a large zone has a million of them.
+ */
+export function quad(text: string): number {
+  let whole = 0;
+  let octets = 0;
   let value = 0;
   let digits = 0;
   for (let i = 0; i <= text.length; i++) {
     const code = i === text.length ? DOT : text.charCodeAt(i);
     if (code === DOT) {
-      if (digits === 0 || octet === 4) return undefined;
-      bytes[octet++] = value;
+      if (digits === 0 || octets === 4) return -1;
+      whole = whole * 256 + value;
+      octets++;
       value = 0;
       digits = 0;
-    } else if (code < 0x30 || code > 0x39 || (digits > 0 && value === 0)) return undefined;
+    } else if (code < 0x30 || code > 0x39 || (digits > 0 && value === 0)) return -1;
     else {
       value = value * 10 + code - 0x30;
       digits++;
-      if (value > 255) return undefined;
+      if (value > 255) return -1;
     }
   }
-  return octet === 4 ? bytes : undefined;
+  return octets === 4 ? whole : -1;
+}
+
+function dottedQuad(text: string): Uint8Array | undefined {
+  const whole = quad(text);
+  return whole < 0 ? undefined : Uint8Array.of(whole >>> 24, whole >>> 16, whole >>> 8, whole);
 }
 
 /** R23: `10-0-0-1`, or the eight groups of an IPv6 address: `fd00-0-0-0-0-0-0-1`. */
@@ -41,6 +50,11 @@ export function targetLabel(address: Uint8Array): string {
   const groups: string[] = [];
   for (let i = 0; i < 16; i += 2) groups.push(((address[i]! << 8) | address[i + 1]!).toString(16));
   return groups.join('-');
+}
+
+/** Length of the label that `targetLabel` gives for an address in text; of an IPv4 address it is the text's. */
+export function targetLabelLength(address: string): number {
+  return address.includes(':') ? targetLabel(addressBytes(address)!).length : address.length;
 }
 
 /** The name of the address in `in-addr.arpa` or `ip6.arpa`, in wire form. */

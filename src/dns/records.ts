@@ -2,6 +2,7 @@
  * Resource records as bytes that may stand anywhere in a message: nothing in them points into the message except
  * the owner of the question. A *tail* is a record without its owner name.
  */
+import { addressBytes, quad, targetLabel, targetLabelLength } from './addresses.js';
 import { ByteWriter } from './byte-writer.js';
 import { CLASS, TYPE } from './constants.js';
 
@@ -12,6 +13,9 @@ export const QUESTION_OWNER = 0xc00c;
 export const RECORD_HEAD_BYTES = 12;
 /** Where the target's name begins in an SRV record with such an owner. */
 export const SRV_TARGET_OFFSET = RECORD_HEAD_BYTES + 6;
+
+const DOT = 0x2e;
+const HYPHEN = 0x2d;
 
 const scratch = new ByteWriter(1024);
 
@@ -54,6 +58,42 @@ export function writeSrv(out: ByteWriter, ttl: number, srv: Srv): void {
     .u16(srv.weight)
     .u16(srv.port)
     .bytes(srv.target);
+}
+
+/**
+ * The same, with the address's own name below `parent` as target: written without a name or an address being made,
+ * since a zone has very many.
+ */
+export function writeSrvOfAddress(
+  out: ByteWriter,
+  ttl: number,
+  { priority, weight, port, address }: { priority: number; weight: number; port: number; address: string },
+  parent: Uint8Array,
+): void {
+  const length = targetLabelLength(address);
+  out.u16(QUESTION_OWNER).u16(TYPE.SRV).u16(CLASS.IN).u32(ttl);
+  out
+    .u16(6 + 1 + length + parent.length)
+    .u16(priority)
+    .u16(weight)
+    .u16(port)
+    .u8(length);
+  const label = address.includes(':') ? targetLabel(addressBytes(address)!) : address;
+  for (let i = 0; i < length; i++) {
+    const code = label.charCodeAt(i);
+    out.u8(code === DOT ? HYPHEN : code);
+  }
+  out.bytes(parent);
+}
+
+/** The tail of an A or AAAA record of an address in text. */
+export function writeAddress(out: ByteWriter, ttl: number, address: string): void {
+  const whole = quad(address);
+  if (whole >= 0) out.u16(TYPE.A).u16(CLASS.IN).u32(ttl).u16(4).u32(whole);
+  else {
+    const bytes = addressBytes(address)!;
+    writeTail(out, addressType(bytes), ttl, bytes);
+  }
 }
 
 export interface Soa {
