@@ -36,7 +36,8 @@ export class AnswerServer {
   /** Whether UDP threads load the native calls as they start. */
   #native: boolean;
   #udp: AnswerThread[];
-  readonly #tcp: AnswerThread;
+  /** From `start` on: until then it would only take time from what the first answer waits for. */
+  #tcp: AnswerThread | undefined;
   readonly #board: ListenBoard;
   #settings: AnswerSettings | undefined;
   #listen: readonly ListenAddress[] = [];
@@ -64,14 +65,13 @@ export class AnswerServer {
   };
   #stopped: Promise<void> | undefined;
 
-  /** Starts the first threads at once, so that they load while the caller reads its configuration. They do not keep the process alive before `start`. */
+  /** Starts the first UDP thread at once, so that it loads while the caller reads its configuration. It does not keep the process alive before `start`. */
   constructor(options: AnswerServerOptions) {
     this.#log = options.log;
     this.#create = options.createWorker ?? ((file, workerOptions) => new Worker(file, workerOptions));
     this.#native = process.platform === 'linux' && options.transport !== 'portable';
     this.#board = new ListenBoard(options.log);
     this.#udp = [this.#thread('udp', 0)];
-    this.#tcp = this.#thread('tcp', 0);
     process.on('exit', this.#atExit);
   }
 
@@ -96,6 +96,7 @@ export class AnswerServer {
     this.#plans = planSockets(this.#listen);
     this.#rounds.next();
     if (this.#wanted === 'batched') for (let i = 1; i < settings.workers; i++) this.#udp.push(this.#thread('udp', i));
+    this.#tcp = this.#thread('tcp', 0);
     for (const thread of this.#threads()) this.#startThread(thread);
     await this.#rounds.answered().catch(async (error: unknown) => {
       await this.stop();
@@ -172,7 +173,7 @@ export class AnswerServer {
   };
 
   #threads(): AnswerThread[] {
-    return [...this.#udp, this.#tcp];
+    return this.#tcp === undefined ? this.#udp : [...this.#udp, this.#tcp];
   }
 
   #thread(kind: 'udp' | 'tcp', index: number): AnswerThread {
