@@ -117,7 +117,7 @@ export class AnswerServer {
 
   /** After `start`. Resolves when each new address has been tried. Listeners of addresses that stay are not touched. */
   setListen(listen: readonly ListenAddress[]): Promise<void> {
-    this.#changes = this.#changes.then(async () => {
+    const done = this.#changes.then(async () => {
       const chosen = await choosePorts(listen, this.#listen);
       const plans = planSockets(chosen);
       const kept = plans.filter((plan) => this.#plans.some((old) => old.key === plan.key));
@@ -127,7 +127,9 @@ export class AnswerServer {
       this.#retryBackoff.reset();
       await this.#apply(plans);
     });
-    return this.#changes;
+    // One that failed has told its caller; the next one is not held up.
+    this.#changes = done.catch(() => undefined);
+    return done;
   }
 
   #apply(plans: readonly SocketPlan[]): Promise<void> {
