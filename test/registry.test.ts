@@ -2,20 +2,33 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { appendFileSync, mkdirSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as immediate, setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
-import t from 'tap';
+import t, { type Test as Tap } from 'tap';
 import type { LimitsConfig, ZoneConfig } from '../src/config/types.js';
 import { nextBackoff } from '../src/registry/backoff.js';
+import { ChangeBatch } from '../src/registry/change-batch.js';
 import { FileRegistry } from '../src/registry/file.js';
 import { ListMemory } from '../src/registry/list-memory.js';
 import { LATE, OneFlight } from '../src/registry/one-flight.js';
+import { Pace } from '../src/registry/pace.js';
 import { parseHere, parseServices } from '../src/registry/parse.js';
 import type { Listing, Report, Row } from '../src/registry/registry.js';
+import { RevisionMemory } from '../src/registry/revision-memory.js';
 import { AddressPolicy, collapseRows, isPort, isUint16, normalizeAddress } from '../src/registry/rows.js';
 import type { FileContents } from '../src/registry/services-file.js';
 import { isSettled, type Signature } from '../src/registry/settled-file.js';
-import { type Adapter, type Observation, type PollContext, SyncLoop } from '../src/registry/sync.js';
+import {
+  type Adapter,
+  type Delivery,
+  type Failure,
+  type Follower,
+  type Observation,
+  type PollContext,
+  type Presence,
+  SyncLoop,
+} from '../src/registry/sync.js';
+import type { After } from '../src/registry/timers.js';
 import { SyncLink, type SyncLinkOptions } from '../src/resolver/sync-link.js';
 
 const LIMITS: LimitsConfig = { maxServices: 100, maxEndpoints: 1000, maxEndpointsPerService: 500, maxBody: 1 << 20 };
@@ -704,6 +717,7 @@ class ScriptedAdapter implements Adapter {
   readonly deadline = 100;
   readonly backoff = { base: 1, cap: 5 };
   readonly firstSpread = 0;
+  readonly recoverySpread = 0;
   closed = false;
   readonly contexts: boolean[] = [];
   readonly #script: (() => Promise<Observation>)[];
@@ -770,12 +784,385 @@ t.test('the sync loop reports what its adapter sees, and outlives what the adapt
     'confirmed',
     'unreachable: no answer within 0.1 s',
   ]);
+  const times = reports.map(({ at }) => at);
   t.same(
-    reports.map(({ at }) => at),
-    [1, 2, 3, 4, 5, 6, 7, 8, 9],
+    times,
+    [...new Set(times)].sort((a, b) => a - b),
   );
   t.same(adapter.contexts, [true, true, false, false, false, false, false, false, true]);
   t.equal(adapter.closed, true);
+});
+
+/** Time that moves only when it is told to: a clock and its timers. */
+class FakeTime {
+  now = 1000;
+  readonly #timers = new Set<{ readonly at: number; readonly run: () => void }>();
+  readonly after: After = (ms, run) => {
+    const timer = { at: this.now + ms, run };
+    this.#timers.add(timer);
+    return () => this.#timers.delete(timer);
+  };
+  readonly clock = { now: () => ({ boot: this.now, wall: 0 }) };
+
+  /** Lets everything happen that is due within `ms`. */
+  async pass(ms: number): Promise<void> {
+    const until = this.now + ms;
+    for (;;) {
+      // Promises that hang on one another settle in these turns.
+      for (let turn = 0; turn < 5; turn++) await immediate();
+      const due = [...this.#timers].filter(({ at }) => at <= until).sort((a, b) => a.at - b.at)[0];
+      if (due === undefined) break;
+      this.now = Math.max(this.now, due.at);
+      this.#timers.delete(due);
+      due.run();
+    }
+    this.now = until;
+  }
+}
+
+t.test('R3: after an outage of ten minutes the reads of a fleet are spread over a minute', async (t) => {
+  let seed = 1;
+  const random = (): number => (seed = (seed * 16807) % 2147483647) / 2147483647;
+  const endOfOutage = 600_000;
+  const firstReads: number[] = [];
+  let early = 0;
+  let most = 0;
+  for (let host = 0; host < 200; host++) {
+    const pace = new Pace({ base: 500, cap: 60_000 }, 60_000, random);
+    let now = 0;
+    let reads = 0;
+    while (now < endOfOutage) {
+      now += pace.failed(now);
+      reads++;
+      if (now < 10_000) early++;
+    }
+    firstReads.push(now - endOfOutage);
+    most = Math.max(most, reads);
+  }
+  t.ok(most < 100, `no host knocks more than ${most} times in ten minutes`);
+  t.ok(early < 200 * 15, `a host knocks ${early / 200} times in the first ten seconds`);
+  firstReads.sort((a, b) => a - b);
+  t.ok(firstReads[189]! - firstReads[9]! > 30_000, 'nine of ten take more than half a minute');
+  for (let second = 0; second < 60; second++) {
+    const within = firstReads.filter((at) => at >= second * 1000 && at < (second + 1) * 1000).length;
+    t.ok(within <= 20, `${within} of 200 in second ${second}`);
+  }
+  t.ok(firstReads[199]! <= 60_000, 'all within a minute');
+});
+
+t.test('R3: after a short outage a source is soon asked again', async (t) => {
+  const pace = new Pace({ base: 500, cap: 60_000 }, 60_000, () => 0.999);
+  const waits = [0, 2000, 5000, 20_000, 100_000].map((now) => Math.round(pace.failed(now) / 100) * 100);
+  t.same(waits, [1500, 1500, 1500, 4000, 12_000]);
+  pace.succeeded();
+  t.equal(Math.round(pace.failed(200_000) / 100) * 100, 1500);
+  const local = new Pace({ base: 100, cap: 5000 }, 0, () => 0.999);
+  t.same(
+    [0, 1, 2, 3, 4].map((now) => Math.round(local.failed(now) / 100) * 100),
+    [300, 900, 2700, 5000, 5000],
+    'what is on this host has its own cap alone',
+  );
+});
+
+t.test('R6: a revision lower than seen is believed when two reads 10 s apart agree', async (t) => {
+  const memory = new RevisionMemory();
+  const judge = (epoch: string, revision: number, now: number): string | number =>
+    memory.judge(epoch, String(revision), now)?.retryAfter ?? 'believed';
+  t.equal(judge('a', 100, 0), 'believed');
+  t.equal(judge('a', 100, 1), 'believed');
+  memory.passed('a', '120');
+  t.same(memory.judge('a', '110', 1000), { reason: 'revision went back from 120 to 110', retryAfter: 10_000 });
+  t.equal(judge('a', 110, 7000), 4000, 'too early');
+  t.equal(judge('a', 130, 8000), 'believed', 'it was another member that lagged');
+  t.equal(judge('a', 50, 20_000), 10_000);
+  t.equal(judge('a', 40, 31_000), 10_000, 'the two do not agree');
+  t.equal(judge('a', 41, 41_000), 'believed');
+  t.equal(judge('a', 41, 42_000), 'believed');
+  t.equal(judge('b', 3, 43_000), 'believed', 'R7: another epoch counts from its own beginning');
+  t.equal(memory.judge('b', '9007199254740993', 44_000), undefined);
+  t.equal(memory.judge('b', '9007199254740992', 45_000)?.retryAfter, 10_000, 'not rounded');
+});
+
+t.test('the first change of a quiet registry is passed on at once, those of a busy one put together', async (t) => {
+  const batch = new ChangeBatch();
+  const change = (services: Listing[], gone: string[] = [], revision = '1') =>
+    ({ kind: 'change', epoch: 'e', revision, services, gone, releases: [], rejected: [] }) as const;
+  t.equal(batch.take(0), undefined);
+  batch.add(change([listing('a', '10.0.0.1')]), 1000);
+  t.equal(batch.due, 1020);
+  batch.add(change([listing('b', '10.0.0.2')], ['a'], '2'), 1010);
+  batch.add(change([listing('b', '10.0.0.3')], [], '3'), 1015);
+  t.equal(batch.due, 1020);
+  t.same(batch.take(1020), change([listing('b', '10.0.0.3')], ['a'], '3'));
+  t.equal(batch.due, Number.POSITIVE_INFINITY);
+  batch.add(change([listing('a', '10.0.0.1')], [], '4'), 1100);
+  t.equal(batch.due, 1520);
+  t.same(batch.take(1520), change([listing('a', '10.0.0.1')], [], '4'));
+  batch.add(change([], ['a'], '5'), 11_520);
+  t.equal(batch.due, 11_540);
+});
+
+t.test('only what is new in a change is passed on, and limits hold for the sum', async (t) => {
+  const memory = new ListMemory();
+  const all = list(['a', 'b', 'c'].map((name) => listing(name, '10.0.0.1')));
+  if (all.kind !== 'list') return;
+  memory.take(all);
+  const change = (services: Listing[], gone: string[] = [], rejected: { where: string; reason: string }[] = []) =>
+    ({ kind: 'change', epoch: 'e', services, gone, releases: [], rejected }) as const;
+  t.same(memory.takeChange(change([listing('a', '10.0.0.1')], ['x'])), { kind: 'confirmed' });
+  t.same(
+    memory.takeChange(change([listing('a', '10.0.0.1'), listing('d', '10.0.0.4')], ['b', 'x'])),
+    change([listing('d', '10.0.0.4')], ['b']),
+  );
+  const noted = change([], [], [{ where: 'k', reason: 'bad' }]);
+  t.same(memory.takeChange(noted), noted, 'notes are news');
+  t.same(memory.takeChange(noted), { kind: 'confirmed' });
+  const limits = { ...LIMITS, maxServices: 3, maxEndpoints: 4 };
+  t.equal(memory.overLimit(change([listing('a', '10.0.0.1', '10.0.0.2')]), limits), undefined);
+  t.equal(memory.overLimit(change([listing('e', '10.0.0.1')]), limits), '4 services, more than limits.maxServices (3)');
+  t.equal(memory.overLimit(change([listing('e', '10.0.0.1')], ['d']), limits), undefined);
+  t.equal(
+    memory.overLimit(change([listing('d', '10.0.0.1', '10.0.0.2', '10.0.0.3')]), limits),
+    '5 endpoints, more than limits.maxEndpoints (4)',
+  );
+});
+
+/** A registry that can be followed, as a test tells it. */
+class ScriptedSource implements Adapter, Follower {
+  readonly identity = 'scripted';
+  readonly interval = 5000;
+  readonly deadline = 4000;
+  readonly presenceDeadline = 2000;
+  readonly backoff = { base: 500, cap: 60_000 };
+  readonly firstSpread = 10_000;
+  readonly recoverySpread = 60_000;
+  readonly follower = this;
+  read: () => Promise<Observation | Failure> = async () => list([listing('a', '10.0.0.1')], { revision: '10' });
+  alive: () => Promise<Presence> = async () => ({ kind: 'same' });
+  /** When each was called. */
+  readonly polls: number[] = [];
+  readonly asked: number[] = [];
+  watches = 0;
+  deliver: (delivery: Delivery) => void = () => undefined;
+  end: (reason: string) => void = () => undefined;
+  closed = false;
+  readonly #time: FakeTime;
+
+  constructor(time: FakeTime) {
+    this.#time = time;
+  }
+
+  poll(): Promise<Observation | Failure> {
+    this.polls.push(this.#time.now);
+    return this.read();
+  }
+
+  follow(signal: AbortSignal, deliver: (delivery: Delivery) => void): Promise<string> {
+    this.watches++;
+    this.deliver = deliver;
+    return new Promise((resolve) => {
+      this.end = resolve;
+      signal.addEventListener('abort', () => resolve('aborted'));
+    });
+  }
+
+  present(): Promise<Presence> {
+    this.asked.push(this.#time.now);
+    return this.alive();
+  }
+
+  close(): void {
+    this.closed = true;
+  }
+}
+
+function follow(t: Tap, restored = false): Followed {
+  const time = new FakeTime();
+  const source = new ScriptedSource(time);
+  const told: [at: number, what: unknown][] = [];
+  const loop = new SyncLoop(source, {
+    clock: time.clock,
+    random: () => 0.5,
+    limits: LIMITS,
+    emit: (report) => void told.push([report.at, 'gone' in report ? [brief(report), report.gone] : brief(report)]),
+    watchFailed: (reason) => told.push([time.now, `watch failed: ${reason}`]),
+    after: time.after,
+  });
+  t.teardown(() => loop.stop());
+  loop.start(restored);
+  return { time, source, told, loop, news: () => told.splice(0) };
+}
+
+interface Followed {
+  readonly time: FakeTime;
+  readonly source: ScriptedSource;
+  readonly told: [at: number, what: unknown][];
+  readonly loop: SyncLoop;
+  readonly news: () => [at: number, what: unknown][];
+}
+
+const changed = (listings: Listing[], more: { revision?: string; gone?: string[] } = {}): Delivery => {
+  return { kind: 'change', epoch: 'e', services: listings, gone: [], releases: [], rejected: [], ...more };
+};
+
+t.test('R2: a quiet watch is confirmed by liveness reads, a busy one by what it delivers', async (t) => {
+  const { time, source, news } = follow(t);
+  await time.pass(0);
+  t.same(news(), [[1000, ['a=10.0.0.1']]]);
+  await time.pass(15_000);
+  t.same(news(), [
+    [6000, 'confirmed'],
+    [11_000, 'confirmed'],
+    [16_000, 'confirmed'],
+  ]);
+  t.same(source.asked, [6000, 11_000, 16_000]);
+  source.deliver(changed([listing('b', '10.0.0.2')], { revision: '11' }));
+  await time.pass(100);
+  source.deliver(changed([listing('b', '10.0.0.3')], { revision: '12' }));
+  source.deliver(changed([], { revision: '13', gone: ['a'] }));
+  await time.pass(900);
+  t.same(news(), [
+    [16_020, [['b=10.0.0.2'], []]],
+    [16_520, [['b=10.0.0.3'], ['a']]],
+  ]);
+  source.deliver({ kind: 'confirmed' });
+  await time.pass(4900);
+  t.same(news(), [[17_000, 'confirmed']]);
+  t.same(source.asked.length, 3, 'a progress notice is as good as a read');
+  t.same([source.polls, source.watches], [[1000], 1]);
+});
+
+t.test('R2: a watch that does not deliver what the registry has is given up within softTtl', async (t) => {
+  const { time, source, news } = follow(t);
+  await time.pass(1000);
+  news();
+  source.alive = async () => ({ kind: 'behind' });
+  source.read = async () => list([listing('a', '10.0.0.9')], { revision: '11' });
+  await time.pass(9000);
+  t.same(source.asked, [6000, 11_000]);
+  t.same(source.polls, [1000], 'not at once: every host would list together');
+  await time.pass(1000);
+  t.same(source.polls, [1000, 12_000]);
+  t.same(news(), [
+    [11_000, 'watch failed: the watch does not deliver what the registry has'],
+    [12_000, ['a=10.0.0.9']],
+  ]);
+  t.equal(source.watches, 2);
+  source.alive = async () => ({ kind: 'lost' });
+  await time.pass(7000);
+  t.same(source.polls, [1000, 12_000, 18_500]);
+});
+
+t.test('a watch that only lags is left alone', async (t) => {
+  const { time, source, news } = follow(t);
+  await time.pass(1000);
+  news();
+  source.alive = async () => ({ kind: 'behind' });
+  await time.pass(4500);
+  source.deliver(changed([listing('a', '10.0.0.2')], { revision: '11' }));
+  source.alive = async () => ({ kind: 'same' });
+  await time.pass(20_000);
+  t.same(source.polls, [1000]);
+  t.same(news().slice(0, 2), [
+    [6520, [['a=10.0.0.2'], []]],
+    [11_500, 'confirmed'],
+  ]);
+});
+
+t.test('R3, R4: a source that fails is said to, left alone for longer and longer, and followed again', async (t) => {
+  const { time, source, news } = follow(t);
+  await time.pass(1000);
+  news();
+  const down = async (): Promise<Failure> => ({ kind: 'unreachable', reason: 'refused' });
+  source.alive = down;
+  source.read = down;
+  await time.pass(60_000);
+  t.same(news().slice(0, 3), [
+    [6000, 'unreachable: refused'],
+    [7000, 'unreachable: refused'],
+    [8500, 'unreachable: refused'],
+  ]);
+  t.ok(source.polls.length < 25, `${source.polls.length} tries in a minute`);
+  source.alive = async () => ({ kind: 'same' });
+  source.read = async () => list([listing('a', '10.0.0.1')], { revision: '10' });
+  const before = source.polls.length;
+  await time.pass(12_000);
+  t.equal(source.polls.length, before + 1);
+  t.equal(news()[0]?.[1], 'confirmed', 'there was nothing new');
+  t.equal(source.watches, 2);
+});
+
+t.test('a source that is frozen is given up after its deadlines, and a request to wait is heeded', async (t) => {
+  const { time, source, news } = follow(t);
+  await time.pass(1000);
+  news();
+  source.alive = () => new Promise(() => undefined);
+  source.read = async () => ({ kind: 'unreachable', reason: 'too many requests (429)', retryAfter: 30_000 });
+  await time.pass(30_000);
+  t.same(
+    news().map(([, what]) => what),
+    ['unreachable: no answer within 2 s', 'unreachable: too many requests (429)'],
+  );
+  t.same(source.polls, [1000, 9000]);
+});
+
+t.test('a watch that ends is no outage while lists are read', async (t) => {
+  const { time, source, news } = follow(t);
+  await time.pass(6000);
+  news();
+  source.end('the stream ended');
+  await time.pass(1100);
+  t.same(news(), [[8000, 'confirmed']], 'listed again and compared');
+  t.equal(source.watches, 2);
+  for (let i = 0; i < 20; i++) {
+    source.end('watching is forbidden');
+    await time.pass(5000);
+  }
+  const seen = news();
+  t.same(seen[0]?.[1], 'watch failed: watching is forbidden', 'said once');
+  t.same([...new Set(seen.slice(1).map(([, what]) => what))], ['confirmed']);
+  t.ok(seen.length >= 20 && seen.length <= 24, 'a list confirms in time where no watch does');
+});
+
+t.test('R6: what goes back is not believed before it is read a second time, 10 s later', async (t) => {
+  const { time, source, news } = follow(t);
+  await time.pass(1000);
+  news();
+  source.alive = async () => ({ kind: 'lost' });
+  source.read = async () => list([], { revision: '4' });
+  await time.pass(9000);
+  t.same(news(), [[7000, 'unbelievable: revision went back from 10 to 4']]);
+  source.alive = async () => ({ kind: 'same' });
+  await time.pass(7000);
+  t.same(news(), [[17_000, []]]);
+  t.same(source.polls, [1000, 7000, 17_000]);
+});
+
+t.test('a change over a limit is not believed, and what was good before it stands', async (t) => {
+  const { time, source, news } = follow(t);
+  await time.pass(1000);
+  news();
+  source.deliver(changed(Array.from({ length: 101 }, (_, i) => listing(`s${i}`))));
+  await time.pass(900);
+  t.same(news(), [[2020, 'unbelievable: 102 services, more than limits.maxServices (100)']]);
+});
+
+t.test('R3, R30: a restarted or suspended host waits its turn', async (t) => {
+  const { time, source, news, loop } = follow(t, true);
+  await time.pass(4900);
+  t.same(source.polls, []);
+  await time.pass(200);
+  t.same(source.polls, [6000], 'a snapshot answers, so the first read is spread over 10 s');
+  news();
+  loop.relist();
+  await time.pass(900);
+  t.same(source.polls, [6000]);
+  await time.pass(200);
+  t.equal(source.polls.length, 2);
+  t.match(news(), [[/\d/, ['a=10.0.0.1']]], 'the whole list');
+  loop.stop();
+  await time.pass(60_000);
+  t.same([source.polls.length, source.closed, news()], [2, true, []]);
 });
 
 function zone(name: string, path: string, more: Partial<LimitsConfig> = {}): ZoneConfig {

@@ -36,6 +36,7 @@ export class FileRegistry implements Adapter {
   readonly deadline: Ms = 300_000;
   readonly backoff;
   readonly firstSpread: Ms = 0;
+  readonly recoverySpread: Ms = 0;
   readonly #path: string;
   readonly #options: FileRegistryOptions;
   readonly #clocks: FileClocks;

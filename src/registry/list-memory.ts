@@ -1,13 +1,21 @@
 /** Remembers the last list that was passed on, so that only what changed need follow. */
 import { createHash } from 'node:crypto';
+import type { LimitsConfig } from '../config/types.js';
 import type { Listing } from './registry.js';
 import type { Observation } from './sync.js';
 
 type List = Extract<Observation, { kind: 'list' }>;
+type Change = Extract<Observation, { kind: 'change' }>;
+
+interface Known {
+  readonly digest: string;
+  readonly rows: number;
+}
 
 /** Keeps a digest a service, not the rows. */
 export class ListMemory {
-  #services: Map<string, string> | undefined;
+  #services: Map<string, Known> | undefined;
+  #rows = 0;
   /** The last list was one that may not be believed for removals. */
   #partial = false;
   #epoch = '';
@@ -31,16 +39,17 @@ export class ListMemory {
    */
   take(list: List): Observation {
     const before = this.#services;
-    const now = new Map(list.services.map((listing) => [listing.name, digest(listing)]));
+    const now = new Map(list.services.map((listing) => [listing.name, known(listing)]));
     const rest = digest([list.releases, list.rejected]);
     const comparable = before !== undefined && this.#epoch === list.epoch && list.removalsBelievable;
     const sameRest = rest === this.#rest;
     this.#services = list.removalsBelievable ? now : undefined;
+    this.#rows = list.services.reduce((sum, { rows }) => sum + rows.length, 0);
     this.#partial = !list.removalsBelievable;
     this.#epoch = list.epoch;
     this.#rest = rest;
     if (!comparable) return list;
-    const services = list.services.filter((listing) => before.get(listing.name) !== now.get(listing.name));
+    const services = list.services.filter(({ name }) => before.get(name)?.digest !== now.get(name)?.digest);
     const gone = [...before.keys()].filter((name) => !now.has(name));
     if (services.length + gone.length === 0 && sameRest) return { kind: 'confirmed' };
     if ((services.length + gone.length) * 2 >= Math.max(before.size, now.size, 1)) return list;
@@ -48,6 +57,60 @@ export class ListMemory {
     const change = { kind: 'change', epoch, services, gone, releases, rejected } as const;
     return revision === undefined ? change : { ...change, revision };
   }
+
+  /** The same for a change that was watched: what is in it and not new is left out. Follows a list of the same epoch. */
+  takeChange(change: Change): Observation {
+    const before = this.#services;
+    if (before === undefined) return change;
+    const rest = digest([change.releases, change.rejected]);
+    const sameRest = rest === this.#rest;
+    this.#rest = rest;
+    const gone = change.gone.filter((name) => before.has(name));
+    const services = change.services.filter((listing) => {
+      const now = known(listing);
+      const last = before.get(listing.name);
+      if (last?.digest === now.digest) return false;
+      this.#rows += now.rows - (last?.rows ?? 0);
+      before.set(listing.name, now);
+      return true;
+    });
+    for (const name of gone) {
+      this.#rows -= before.get(name)?.rows ?? 0;
+      before.delete(name);
+    }
+    if (services.length + gone.length === 0 && sameRest) return { kind: 'confirmed' };
+    return { ...change, services, gone };
+  }
+
+  /** R6: why a list, or what is known with a change, is over the zone's limits; undefined when it is not. */
+  overLimit(report: List | Change, limits: LimitsConfig): string | undefined {
+    const most = report.services.find(({ rows }) => rows.length > limits.maxEndpointsPerService);
+    if (most !== undefined) {
+      const limit = `limits.maxEndpointsPerService (${limits.maxEndpointsPerService})`;
+      return `service "${most.name}" has ${most.rows.length} endpoints, more than ${limit}`;
+    }
+    let services = report.services.length;
+    let rows = report.services.reduce((sum, listing) => sum + listing.rows.length, 0);
+    if (report.kind === 'change' && this.#services !== undefined) {
+      const before = this.#services;
+      services += before.size;
+      rows += this.#rows;
+      for (const name of [...report.gone, ...report.services.map((listing) => listing.name)]) {
+        const replaced = before.get(name);
+        if (replaced !== undefined) services--;
+        rows -= replaced?.rows ?? 0;
+      }
+    }
+    if (services > limits.maxServices) {
+      return `${services} services, more than limits.maxServices (${limits.maxServices})`;
+    }
+    if (rows <= limits.maxEndpoints) return undefined;
+    return `${rows} endpoints, more than limits.maxEndpoints (${limits.maxEndpoints})`;
+  }
+}
+
+function known(listing: Listing): Known {
+  return { digest: digest(listing), rows: listing.rows.length };
 }
 
 function digest(value: Listing | readonly unknown[]): string {

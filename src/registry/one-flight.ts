@@ -1,5 +1,6 @@
 /** Waiting for what may never end: a read of a frozen disk, a registry that accepts and says nothing. */
 import type { Ms } from '../system/clock.js';
+import { type After, after as realAfter } from './timers.js';
 
 /** What `OneFlight.run` returns when the wait was over first. */
 export const LATE = Symbol('late');
@@ -9,14 +10,19 @@ export const LATE = Symbol('late');
  * dropped and none other starts before it has ended, so that a frozen disk costs one thread and no more.
  */
 export class OneFlight {
+  readonly #after: After;
   #pending: Promise<void> | undefined;
+
+  constructor(after: After = realAfter) {
+    this.#after = after;
+  }
 
   /** Starts `operation` and waits at most `ms`. Its signal is aborted when it is late. Rejects as `operation` does. */
   async run<T>(operation: (signal: AbortSignal) => Promise<T>, ms: Ms): Promise<T | typeof LATE> {
     const abort = new AbortController();
-    let timer: NodeJS.Timeout | undefined;
+    let callOff = (): void => undefined;
     const late = new Promise<typeof LATE>((resolve) => {
-      timer = setTimeout(resolve, ms, LATE);
+      callOff = this.#after(ms, () => resolve(LATE));
     });
     try {
       if (this.#pending !== undefined && (await Promise.race([this.#pending, late])) === LATE) return LATE;
@@ -31,7 +37,7 @@ export class OneFlight {
       });
       return await Promise.race([flight, late]);
     } finally {
-      clearTimeout(timer);
+      callOff();
       abort.abort();
     }
   }

@@ -1,14 +1,26 @@
-/** The loop that all adapters share: when to ask, how long to wait, what to pass on (R2, R3, R6). */
+/** The loop that all adapters share: when to ask, how long to wait, what to pass on (R2, R3, R6, R7). */
 import type { LimitsConfig } from '../config/types.js';
 import type { Clock, Ms } from '../system/clock.js';
-import { type BackoffLimits, nextBackoff } from './backoff.js';
+import type { BackoffLimits } from './backoff.js';
+import { Following } from './following.js';
 import { ListMemory } from './list-memory.js';
 import { LATE, OneFlight } from './one-flight.js';
+import { Pace } from './pace.js';
 import type { Report } from './registry.js';
+import { RevisionMemory } from './revision-memory.js';
+import { type After, after as realAfter } from './timers.js';
 
 type WithoutTime<T> = T extends unknown ? Omit<T, 'at'> : never;
 /** A report before the loop has put the time to it. */
 export type Observation = WithoutTime<Report>;
+
+/** Why a source gave nothing that can be used. */
+export interface Failure {
+  readonly kind: 'unreachable' | 'unbelievable';
+  readonly reason: string;
+  /** The source asked to be left alone so long. */
+  readonly retryAfter?: Ms;
+}
 
 /** What a poll is told. */
 export interface PollContext {
@@ -25,7 +37,10 @@ export interface PollContext {
 export interface Adapter {
   /** See `identity.ts`. */
   readonly identity: string;
-  /** From one good poll to the next. At most `softTtl / 2`, so that each confirms in time (R2). */
+  /**
+   * From one good poll to the next, or, with a `follower`, from one confirmation to the next liveness read. At most
+   * `softTtl / 2`, so that each confirms in time (R2).
+   */
   readonly interval: Ms;
   /** A poll that takes longer counts as `unreachable`. */
   readonly deadline: Ms;
@@ -33,12 +48,37 @@ export interface Adapter {
   readonly backoff: BackoffLimits;
   /** After a restart with a snapshot the first poll is spread over so long (R3); 0 for what is on this host. */
   readonly firstSpread: Ms;
+  /** After a long outage polls are spread over so long (R3); 0 for what is on this host. */
+  readonly recoverySpread: Ms;
   /** Expected failures are observations. A rejection is taken as `unreachable`. */
-  poll(context: PollContext): Promise<Observation>;
+  poll(context: PollContext): Promise<Observation | Failure>;
+  /** Of a source that tells of changes by itself. Without it the source is polled. */
+  readonly follower?: Follower;
   /** Called once: `wake` asks for a poll before its time, `failed` tells why there is no such help. */
   watch?(wake: () => void, failed: (reason: string) => void): void;
   /** Ends the watch. Polls may still be under way. */
   close(): void;
+}
+
+export type Delivery = Extract<Observation, { kind: 'change' | 'confirmed' }>;
+
+/** What a liveness read found (R2), over the address and with the credentials of the watch. */
+export type Presence =
+  /** All that the source has was delivered. */
+  | { readonly kind: 'same' }
+  /** The source has more than was delivered so far. */
+  | { readonly kind: 'behind' }
+  /** The source is not what the watch began with: it has to be read anew. */
+  | { readonly kind: 'lost' }
+  | Failure;
+
+/** The watching half of an adapter. It goes on from the last good poll; whenever it ends, the source is polled anew. */
+export interface Follower {
+  /** Resolves when the watch has ended, with the reason; after `signal` at once. */
+  follow(signal: AbortSignal, deliver: (delivery: Delivery) => void): Promise<string>;
+  /** A read without an answer after `presenceDeadline` counts as `unreachable`. */
+  present(signal: AbortSignal): Promise<Presence>;
+  readonly presenceDeadline: Ms;
 }
 
 export interface SyncLoopOptions {
@@ -49,23 +89,39 @@ export interface SyncLoopOptions {
   /** Takes a report; the loop goes on when it is done. */
   readonly emit: (report: Report) => Promise<void> | void;
   readonly watchFailed: (reason: string) => void;
+  /** Absent: the timers of node. */
+  readonly after?: After;
 }
 
 /** However often it is woken. */
 const LEAST_PAUSE_MS: Ms = 20;
+/** R30: hosts that were suspended together do not ask together. A part of `firstSpread`. */
+const RELIST_SHARE = 1 / 5;
+/** Polls of hosts that were started together drift apart. A part of `interval`. */
+const POLL_JITTER = 1 / 10;
 
 export class SyncLoop {
   readonly adapter: Adapter;
   readonly #options: SyncLoopOptions;
-  readonly #flight = new OneFlight();
+  readonly #after: After;
+  readonly #flight: OneFlight;
   readonly #memory = new ListMemory();
+  readonly #revisions = new RevisionMemory();
+  readonly #pace: Pace;
   #stopped = false;
   #woken = false;
+  #relisting = false;
   #endPause: (() => void) | undefined;
+  #following: Following | undefined;
+  /** What was told of the watch last, so that it is told once. */
+  #watchFault: string | undefined;
 
   constructor(adapter: Adapter, options: SyncLoopOptions) {
     this.adapter = adapter;
     this.#options = options;
+    this.#after = options.after ?? realAfter;
+    this.#flight = new OneFlight(this.#after);
+    this.#pace = new Pace(adapter.backoff, adapter.recoverySpread, options.random);
   }
 
   /** @param restored true when the zone already answers from a snapshot: the first poll may wait (R3) */
@@ -83,32 +139,98 @@ export class SyncLoop {
   /** R30: the next good report is a whole list again. */
   relist(): void {
     this.#memory.forget();
+    this.#relisting = this.adapter.firstSpread > 0;
+    this.#following?.stop();
     this.wake();
   }
 
   stop(): void {
     this.#stopped = true;
+    this.#following?.stop();
     this.adapter.close();
     this.#endPause?.();
   }
 
   async #run(first: Ms): Promise<void> {
-    let failures: Ms | undefined;
     let pause = first;
     while (!this.#stopped) {
       await this.#pause(pause);
+      if (this.#relisting) {
+        this.#relisting = false;
+        this.#woken = false;
+        await this.#pause(this.#options.random() * this.adapter.firstSpread * RELIST_SHARE);
+      }
       if (this.#stopped) return;
       this.#woken = false;
-      const observation = this.#judge(await this.#poll());
-      if (this.#stopped) return;
-      const failed = observation.kind === 'unreachable' || observation.kind === 'unbelievable';
-      failures = failed ? nextBackoff(failures, this.adapter.backoff, this.#options.random) : undefined;
-      pause = failures ?? this.adapter.interval;
-      await this.#options.emit({ ...observation, at: this.#options.clock.now().boot });
+      pause = await this.#turn();
     }
   }
 
-  async #poll(): Promise<Observation> {
+  /** One poll and, of a source that can be followed, what comes after it. Returns the pause until the next. */
+  async #turn(): Promise<Ms> {
+    const { adapter } = this;
+    const observation = this.#judge(await this.#poll());
+    if (this.#stopped) return 0;
+    if (observation.kind === 'unreachable' || observation.kind === 'unbelievable') return this.#failed(observation);
+    await this.#emit(observation);
+    if (adapter.follower !== undefined) return this.#stopped || this.#woken ? 0 : this.#follow(adapter.follower);
+    this.#pace.succeeded();
+    const jitter = adapter.firstSpread > 0 ? this.#options.random() * POLL_JITTER : 0;
+    return adapter.interval * (1 - jitter);
+  }
+
+  async #follow(follower: Follower): Promise<Ms> {
+    const { clock } = this.#options;
+    let useful = false;
+    const following = new Following(follower, {
+      interval: this.adapter.interval,
+      clock,
+      after: this.#after,
+      take: (delivery) => this.#take(delivery),
+      useful: () => {
+        useful = true;
+        this.#watchFault = undefined;
+        this.#pace.succeeded();
+      },
+    });
+    this.#following = following;
+    const end = await following.run();
+    this.#following = undefined;
+    if (end.kind === 'stopped') return 0;
+    if (end.kind === 'unreachable' || end.kind === 'unbelievable') return this.#failed(end);
+    if (end.kind === 'broken' && !useful && this.#watchFault !== end.reason) {
+      this.#watchFault = end.reason;
+      this.#options.watchFailed(end.reason);
+    }
+    // The list before it was a good one: as long as only the watch fails, lists confirm in its place.
+    return Math.min(this.#pace.failed(clock.now().boot), this.adapter.interval);
+  }
+
+  /** Passes on what a watch delivered; a failure when it cannot be believed. */
+  async #take(delivery: Delivery): Promise<Failure | undefined> {
+    if (delivery.kind === 'confirmed') {
+      await this.#emit(delivery);
+      return undefined;
+    }
+    const reason = this.#memory.overLimit(delivery, this.#options.limits);
+    if (reason !== undefined) return { kind: 'unbelievable', reason };
+    if (delivery.revision !== undefined) this.#revisions.passed(delivery.epoch, delivery.revision);
+    await this.#emit(this.#memory.takeChange(delivery));
+    return undefined;
+  }
+
+  async #failed({ kind, reason, retryAfter }: Failure): Promise<Ms> {
+    const pause = this.#pace.failed(this.#options.clock.now().boot);
+    await this.#emit({ kind, reason });
+    return Math.max(pause, retryAfter ?? 0);
+  }
+
+  async #emit(observation: Observation): Promise<void> {
+    if (this.#stopped) return;
+    await this.#options.emit({ ...observation, at: this.#options.clock.now().boot });
+  }
+
+  async #poll(): Promise<Observation | Failure> {
     const { adapter } = this;
     const fresh = this.#memory.empty;
     try {
@@ -120,39 +242,26 @@ export class SyncLoop {
     }
   }
 
-  #judge(observation: Observation): Observation {
+  #judge(observation: Observation | Failure): Observation | Failure {
     if (observation.kind !== 'list') return observation;
-    const reason = overLimit(observation, this.#options.limits);
-    return reason === undefined ? this.#memory.take(observation) : { kind: 'unbelievable', reason };
+    const reason = this.#memory.overLimit(observation, this.#options.limits);
+    if (reason !== undefined) return { kind: 'unbelievable', reason };
+    const { epoch, revision } = observation;
+    const now = this.#options.clock.now().boot;
+    const regress = revision === undefined ? undefined : this.#revisions.judge(epoch, revision, now);
+    return regress === undefined ? this.#memory.take(observation) : { kind: 'unbelievable', ...regress };
   }
 
   #pause(ms: Ms): Promise<void> {
     const rest = this.#woken ? LEAST_PAUSE_MS : Math.max(LEAST_PAUSE_MS, ms);
     return new Promise((resolve) => {
       const end = (): void => {
-        clearTimeout(timer);
+        callOff();
         this.#endPause = undefined;
         resolve();
       };
-      const timer = setTimeout(end, ms === 0 ? 0 : rest);
+      const callOff = this.#after(ms === 0 && !this.#woken ? 0 : rest, end);
       if (rest > LEAST_PAUSE_MS) this.#endPause = end;
     });
   }
-}
-
-/** R6: why a list is over the zone's limits, undefined when it is not. */
-function overLimit(list: Extract<Observation, { kind: 'list' }>, limits: LimitsConfig): string | undefined {
-  if (list.services.length > limits.maxServices) {
-    return `${list.services.length} services, more than limits.maxServices (${limits.maxServices})`;
-  }
-  let rows = 0;
-  for (const listing of list.services) {
-    rows += listing.rows.length;
-    if (listing.rows.length > limits.maxEndpointsPerService) {
-      const most = `limits.maxEndpointsPerService (${limits.maxEndpointsPerService})`;
-      return `service "${listing.name}" has ${listing.rows.length} endpoints, more than ${most}`;
-    }
-  }
-  if (rows <= limits.maxEndpoints) return undefined;
-  return `${rows} endpoints, more than limits.maxEndpoints (${limits.maxEndpoints})`;
 }

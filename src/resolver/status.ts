@@ -2,6 +2,7 @@ import { isIP } from 'node:net';
 import type { ServiceStatus, ZoneStatus } from '../admin/documents.js';
 import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
+import { registryIdentity } from '../registry/identity.js';
 import type { Instant } from '../system/clock.js';
 import type { Zone } from './zone.js';
 
@@ -30,9 +31,7 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
     ...(zone.heard || zone.reason === undefined ? {} : { reason: zone.reason }),
     since: new Date(now.wall - (now.boot - zone.heardSince.boot)).toISOString(),
     ...(zone.lastConfirmed === undefined ? {} : { lastConfirmedMs: Math.round(now.boot - zone.lastConfirmed) }),
-    registry: zone.config.registries
-      .map((registry) => `${registry.type}:${'path' in registry ? registry.path : ''}`)
-      .join(', '),
+    registry: zone.config.registries.map(registryIdentity).join(', '),
     source: zone.source,
     services,
     endpoints,

@@ -1,0 +1,54 @@
+/** Changes of a busy registry, put together: the first is passed on at once, the others a few times a second. Pure. */
+import type { BootMs, Ms } from '../system/clock.js';
+import type { Listing } from './registry.js';
+import type { Observation } from './sync.js';
+
+type Change = Extract<Observation, { kind: 'change' }>;
+
+/** After so long without a change the next one is passed on without a wait. */
+const QUIET_MS: Ms = 10_000;
+/** A change rarely comes alone: what follows it within this goes with it. */
+const GATHER_MS: Ms = 20;
+/** From one change that is passed on to the next, in a registry that is not quiet. */
+const CHURN_MS: Ms = 500;
+
+export class ChangeBatch {
+  readonly #services = new Map<string, Listing>();
+  readonly #gone = new Set<string>();
+  #last: Change | undefined;
+  #due = Number.POSITIVE_INFINITY;
+  #passedOn = Number.NEGATIVE_INFINITY;
+
+  /** When what is gathered is to be passed on; Infinity when there is nothing. */
+  get due(): BootMs {
+    return this.#due;
+  }
+
+  add(change: Change, now: BootMs): void {
+    for (const name of change.gone) {
+      this.#services.delete(name);
+      this.#gone.add(name);
+    }
+    for (const listing of change.services) {
+      this.#gone.delete(listing.name);
+      this.#services.set(listing.name, listing);
+    }
+    if (this.#last === undefined) {
+      const quiet = now - this.#passedOn >= QUIET_MS;
+      this.#due = quiet ? now + GATHER_MS : Math.max(now + GATHER_MS, this.#passedOn + CHURN_MS);
+    }
+    this.#last = change;
+  }
+
+  take(now: BootMs): Change | undefined {
+    const last = this.#last;
+    if (last === undefined) return undefined;
+    const change = { ...last, services: [...this.#services.values()], gone: [...this.#gone] };
+    this.#services.clear();
+    this.#gone.clear();
+    this.#last = undefined;
+    this.#due = Number.POSITIVE_INFINITY;
+    this.#passedOn = now;
+    return change;
+  }
+}
