@@ -1,7 +1,7 @@
 /** The real program with real files and sockets, in a folder of its own. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { createSocket } from 'node:dgram';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -175,6 +175,21 @@ export class Host {
       timeout: PATIENCE_MS,
     });
     return { code: status, stdout, stderr };
+  }
+
+  /** Waits until a snapshot that holds `text` is on disk: it is written once a second at most. */
+  async saved(text: string): Promise<void> {
+    const folder = join(this.folder, 'state', 'snapshots');
+    await until(`${text} in a snapshot`, () =>
+      readdirSync(folder).some((name) => readFileSync(join(folder, name), 'utf8').includes(text)),
+    );
+  }
+
+  /** What a command prints with `--json`. */
+  json<T>(...args: string[]): T {
+    const { code, stdout, stderr } = this.command(...args, '--json');
+    if (stdout === '') throw new Error(`${args.join(' ')} ended with ${code}: ${stderr}`);
+    return JSON.parse(stdout) as T;
   }
 
   /** Asks as scenarios do: `orders`, `orders A +tcp`. */
