@@ -30,6 +30,9 @@ function shortDir(t: Test, files: Readonly<Record<string, string>> = {}): string
   return dir;
 }
 
+/** What is kept on the machine that runs the tests is none of theirs. */
+const NOWHERE = join(tmpdir(), `holdfast-test-${process.pid}`);
+
 interface Ended {
   readonly code: number | null;
   readonly out: string;
@@ -39,7 +42,7 @@ interface Ended {
 /** Runs the real launcher to its end. */
 function holdfast(...args: string[]): Promise<Ended> {
   const child = spawn(process.execPath, [LAUNCHER, ...args], {
-    env: { ...process.env, HOLDFAST_CONFIG: '' },
+    env: { ...process.env, HOLDFAST_CONFIG: '', STATE_DIRECTORY: NOWHERE, RUNTIME_DIRECTORY: NOWHERE },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const texts = { out: '', err: '' };

@@ -328,10 +328,6 @@ t.test('what this version does not do is refused, not ignored', async (t) => {
     ],
     [`${LEAST}forward: { upstreams: ["192.0.2.53:53"] }\n`, ':5: forward: forwarding is not available in this version'],
     [
-      registry('{ type: etcd, endpoints: ["http://127.0.0.1:2379"], layout: skydns, prefix: /skydns }'),
-      ':4: zones[0].registry.type: registry type etcd is not available in this version',
-    ],
-    [
       registry('{ type: consul, address: "http://127.0.0.1:8500", tokenFile: /etc/t, mirror: all }'),
       ':4: zones[0].registry.type: registry type consul is not available in this version',
     ],
@@ -340,16 +336,114 @@ t.test('what this version does not do is refused, not ignored', async (t) => {
       ':4: zones[0].registry.type: registry type dns is not available in this version',
     ],
     [
-      registry('{ type: http, url: "http://192.0.2.1/sd", interval: 30s, serviceLabel: job }'),
-      ':4: zones[0].registry.type: registry type http is not available in this version',
-    ],
-    [
       LEAST.replace(/registry: (.*)/, 'registries: [$1, $1]'),
       ':4: zones[0].registries: more than one registry is not available in this version',
     ],
   ];
   for (const [text, message] of refused) t.equal(fault(text), FILE + message);
 });
+
+t.test(
+  'registries elsewhere: defaults, paths from the folder of the file, the place of a zone in the keys',
+  async (t) => {
+    const read = (registry: string, more = '') => {
+      const text = LEAST.replace('{ type: file, path: services.yaml }', registry) + more;
+      return parseConfig(text, FILE, PLACES).zones[0]!.registries[0];
+    };
+    t.same(read('{ type: etcd }'), {
+      type: 'etcd',
+      endpoints: ['http://127.0.0.1:2379'],
+      layout: 'skydns',
+      prefix: '/skydns/internal/svc',
+    });
+    t.same(
+      read(
+        `{ type: etcd, endpoints: ["https://e1:2379/", "https://e2:2379"], layout: plain, prefix: /a/b/, port: 80,
+         username: holdfast, passwordFile: etcd.password, caFile: ca.pem, certFile: /tls/c.pem, keyFile: k.pem }`,
+      ),
+      {
+        type: 'etcd',
+        endpoints: ['https://e1:2379', 'https://e2:2379'],
+        layout: 'plain',
+        prefix: '/a/b',
+        port: 80,
+        username: 'holdfast',
+        passwordFile: '/etc/holdfast/etcd.password',
+        caFile: '/etc/holdfast/ca.pem',
+        certFile: '/tls/c.pem',
+        keyFile: '/etc/holdfast/k.pem',
+      },
+    );
+    t.same(read('{ type: etcd, layout: plain }'), {
+      type: 'etcd',
+      endpoints: ['http://127.0.0.1:2379'],
+      layout: 'plain',
+      prefix: '/holdfast',
+    });
+    t.same(read('{ type: http, url: "http://192.0.2.1/sd" }'), {
+      type: 'http',
+      url: 'http://192.0.2.1/sd',
+      interval: 5000,
+      serviceLabel: 'job',
+    });
+    t.same(
+      read(
+        '{ type: http, url: "http://a/sd", interval: 30s, serviceLabel: __meta_Name, tokenFile: t }',
+        '    softTtl: 1m\n',
+      ),
+      {
+        type: 'http',
+        url: 'http://a/sd',
+        interval: 30_000,
+        serviceLabel: '__meta_Name',
+        tokenFile: '/etc/holdfast/t',
+      },
+    );
+    const bad: [string, string, string][] = [
+      [
+        '{ type: etcd }',
+        '    softTtl: 1s\n',
+        ':5: zones[0].softTtl: expected 2s or more: etcd cannot confirm sooner (R2)',
+      ],
+      [
+        '{ type: http, url: "http://a/sd", interval: 30s }',
+        '',
+        ':3: zones[0].softTtl: expected 1m or more: the list is read every 30s (registry.interval), and a good read confirms it (R2)',
+      ],
+      ['{ type: etcd, username: u }', '', ':4: zones[0].registry.username: expected passwordFile beside it'],
+      [
+        '{ type: http, url: "http://a", passwordFile: p }',
+        '',
+        ':4: zones[0].registry.passwordFile: expected username beside it',
+      ],
+      [
+        '{ type: http, url: "http://a", tokenFile: t, username: u, passwordFile: p }',
+        '',
+        ':4: zones[0].registry.tokenFile: expected either tokenFile or username, not both',
+      ],
+      ['{ type: etcd, keyFile: k }', '', ':4: zones[0].registry.keyFile: expected certFile beside it'],
+      ['{ type: etcd, certFile: k }', '', ':4: zones[0].registry.certFile: expected keyFile beside it'],
+      [
+        '{ type: etcd, endpoints: ["http://a:1/v3"] }',
+        '',
+        ':4: zones[0].registry.endpoints[0]: expected a URL without a path, such as http://127.0.0.1:2379, got "http://a:1/v3"',
+      ],
+      [
+        '{ type: etcd, endpoints: ["http://u:secret@a:1"] }',
+        '',
+        ':4: zones[0].registry.endpoints[0]: credentials do not belong in a URL',
+      ],
+      [
+        '{ type: etcd, prefix: skydns }',
+        '',
+        ':4: zones[0].registry.prefix: expected a key such as /skydns, got "skydns"',
+      ],
+    ];
+    for (const [registry, more, message] of bad) {
+      t.equal(fault(LEAST.replace('{ type: file, path: services.yaml }', registry) + more), FILE + message);
+    }
+  },
+);
 
 t.test('every declared option refuses nonsense, by its own name', async (t) => {
   let count = 0;
@@ -599,6 +693,11 @@ t.test('default places: the system for root, the user by the XDG specification',
   // A host where holdfast is installed has the system's folders for everyone.
   t.ok(['/home/u/.state/holdfast', '/var/lib/holdfast'].includes(user.stateDir), user.stateDir);
   t.ok(['/run/user/7/holdfast', '/run/holdfast'].includes(user.runDir), user.runDir);
+  t.same(
+    defaultPlaces({ STATE_DIRECTORY: '/s/one:/s/two', RUNTIME_DIRECTORY: '/r/one', XDG_STATE_HOME: '/x' }, 0),
+    { stateDir: '/s/one', runDir: '/r/one' },
+    'what systemd gives a unit comes first',
+  );
   const relative = defaultPlaces({ XDG_RUNTIME_DIR: 'here' }, 7);
   t.notMatch(relative.runDir, /here/, 'relative ones do not count');
 });
@@ -623,6 +722,13 @@ t.test('what came into force is kept, and serves when the file is bad (R35)', as
     (await readLastGood(file, { ...PLACES, stateDir: state }))?.config,
     loaded.config,
     'where one may be kept as well',
+  );
+  const other = join(dir, 'other.yaml');
+  writeFileSync(other, 'version: 9\n');
+  t.equal(
+    await readLastGood(other, { ...PLACES, stateDir: state }),
+    undefined,
+    'one kept for another file is not ours',
   );
   await t.rejects(loadQuickly(file, PLACES), { name: 'ConfigError' });
   await t.rejects(

@@ -1,7 +1,10 @@
 /** The metrics, by prom-client: every name declared once, all values read when they are asked for. */
-import { Counter, Gauge, Registry } from 'prom-client';
+import { createRequire } from 'node:module';
 import type { StatusDocument, ZoneStatus } from './documents.js';
 import { type Latency, LatencyHistogram } from './latency-histogram.js';
+
+// By require, which is over when it returns: while a CommonJS package is being imported, another import of it may see half.
+const { Counter, Gauge, Registry } = createRequire(import.meta.url)('prom-client') as typeof import('prom-client');
 
 /** Sums since the start of the process. */
 export interface CounterReadings {

@@ -1,9 +1,12 @@
 /** What each of the HTTP interfaces answers (R36): operators on control.sock, anyone on public.sock, readers on TCP. */
 import { createServer, type Server } from 'node:http';
+import { createRequire } from 'node:module';
 import { hostname } from 'node:os';
-import fastify, { type FastifyInstance, type FastifyReply } from 'fastify';
+import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { AdminSource, PublicStatus, StatusDocument } from './documents.js';
 import { CONTENT_SECURITY_POLICY, statusPage } from './page.js';
+
+const { fastify } = createRequire(import.meta.url)('fastify') as typeof import('fastify');
 
 /** `control`: everything. `admin`: TCP, read-only. `public`: the abridged status alone. */
 export type Access = 'control' | 'admin' | 'public';

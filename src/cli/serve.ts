@@ -2,13 +2,14 @@
 import { ConfigError } from '../config/errors.js';
 import { keepLastGood, type LoadedConfig, loadQuickly, readLastGood } from '../config/lastgood.js';
 import type { Config } from '../config/types.js';
+import { runDaemon } from '../resolver/daemon.js';
+import { startThreads } from '../server/early-threads.js';
 import { complain, EXIT_USAGE } from './output.js';
 import type { ServeArguments } from './serve-arguments.js';
 
 export async function serve(args: ServeArguments): Promise<number> {
-  const { startThreads } = await import('../server/early-threads.js');
   const threads = startThreads(args.transport);
-  const [found, { runDaemon }] = await Promise.all([findStart(args), import('../resolver/daemon.js')]);
+  const found = await findStart(args);
   if (!found) {
     await threads.server.stop();
     return EXIT_USAGE;

@@ -53,6 +53,11 @@ export async function loadQuickly(file: string, places: Places = defaultPlaces()
   return { config: parseConfig(text, file, places), text };
 }
 
+/** The file that the one kept there came from: two instances may share the default place. */
+function keptFor(stateDir: string): string {
+  return (JSON.parse(readOwn(checkedFile(stateDir))) as Checked).file;
+}
+
 function readChecked(file: string, text: string, places: Places): Config | undefined {
   const stateDir = stateDirOf(file, text) ?? places.stateDir;
   try {
@@ -86,8 +91,9 @@ function readOwn(file: string): string {
 /** Changes with every build of the code that checks configurations. */
 function fingerprint(): string {
   const folder = dirname(fileURLToPath(import.meta.url));
-  return [folder, join(folder, 'schema')]
-    .flatMap((from) => readdirSync(from).map((name) => statSync(join(from, name))))
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .sort()
+    .map((name) => statSync(join(folder, name)))
     .reduce((text, stat) => `${text}${stat.size}.${stat.mtimeMs},`, '');
 }
 
@@ -100,6 +106,7 @@ export async function readLastGood(file: string, places: Places = defaultPlaces(
   for (const stateDir of new Set([stateDirOf(file, readOrNothing(file)), places.stateDir])) {
     if (stateDir === undefined) continue;
     try {
+      if (keptFor(stateDir) !== resolve(file)) continue;
       const text = readOwn(lastGoodFile(stateDir));
       const config = parseConfig(text, file, places);
       if (config.stateDir === stateDir) return { config, text };

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { askControl } from '../client/control.js';
 import type { ListenAddress } from '../config/types.js';
+import { packageFolder } from '../system/version.js';
 import { freePort } from './ports.js';
 
 export const ZONE = 'svc.internal';
@@ -27,7 +28,7 @@ const CAST = [
 ] as const;
 
 export const BACKEND_PROGRAM = fileURLToPath(new URL('./backend.js', import.meta.url));
-export const LAUNCHER = fileURLToPath(new URL('../../bin/holdfast.js', import.meta.url));
+export const LAUNCHER = join(packageFolder() ?? '.', 'bin', 'holdfast.js');
 
 const READY_MS = 20_000;
 const STOP_MS = 4000;

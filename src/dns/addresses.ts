@@ -1,5 +1,5 @@
 /** Addresses as bytes, and the names that stand for them. */
-import ipaddr from 'ipaddr.js';
+import { ipaddr } from './ipaddr.js';
 import { nameToWire } from './names.js';
 
 const DOT = 0x2e;
@@ -7,8 +7,8 @@ const DOT = 0x2e;
 /** 4 or 16 bytes, network order; a v4-mapped IPv6 address gives 4. Undefined when `text` is no IP address. */
 export function addressBytes(text: string): Uint8Array | undefined {
   if (!text.includes(':')) return dottedQuad(text);
-  if (text.includes('%') || !ipaddr.IPv6.isValid(text)) return undefined;
-  const parsed = ipaddr.IPv6.parse(text);
+  if (text.includes('%') || !ipaddr().IPv6.isValid(text)) return undefined;
+  const parsed = ipaddr().IPv6.parse(text);
   return Uint8Array.from((parsed.isIPv4MappedAddress() ? parsed.toIPv4Address() : parsed).toByteArray());
 }
 

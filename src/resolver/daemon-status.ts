@@ -24,8 +24,8 @@ export interface DaemonParts {
   readonly clock: Clock;
   readonly started: Instant;
   facts(): DaemonFacts;
-  /** Why an HTTP interface is not there. */
-  httpProblems(): readonly string[];
+  /** What else is wrong, a sentence each. */
+  problems(): readonly string[];
   /** Something was changed from outside. */
   changed(): void;
 }
@@ -78,7 +78,7 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
   if (prober.state === 'never')
     problems.push('no prober has connected: dead endpoints are not left out (holdfast probe)');
   for (const [zone, reason] of parts.snapshots.problems) problems.push(`zone ${zone}: snapshot not written: ${reason}`);
-  problems.push(...parts.httpProblems());
+  problems.push(...parts.problems());
   for (const { address, port, udp, tcp, error } of listeners) {
     if (udp === 'up' && tcp === 'up') continue;
     problems.push(`${address} port ${port} is not bound yet${error === undefined ? '' : `: ${error}`}`);

@@ -37,6 +37,7 @@ const SNAPSHOT_MS: Ms = 1_000;
 const LEAST_WAKE_MS: Ms = 5;
 /** Target names put in one turn after the start. */
 const DEFERRED_AT_ONCE = 500;
+const BUGS_SHOWN = 5;
 /** A clean stop writes what it can within this. */
 const FLUSH_MS: Ms = 1_000;
 /** And is over after this, whatever a disk does. */
@@ -72,6 +73,7 @@ class Daemon {
   #config: Config;
   #configError: string | undefined;
   #lastGood: boolean;
+  readonly #bugs: string[] = [];
   #reloads = { done: 0, refused: 0 };
   #admin: AdminServer | undefined;
   #wake: NodeJS.Timeout | undefined;
@@ -175,9 +177,18 @@ class Daemon {
     this.#putDeferred();
     this.#every(LOOK_MS, () => this.#look());
     this.#every(SNAPSHOT_MS, () => this.#save());
-    void this.#openControl();
+    this.#openControl().catch((error: Error) => this.#bug(error));
     void this.#keepConfig();
+    process.on('uncaughtException', (error) => this.#bug(error));
     this.#leave(this.#clock.now());
+  }
+
+  /** What should not happen must not end the answers: it is logged, counted and shown, and they go on. */
+  #bug(error: unknown): void {
+    const reason = error instanceof Error ? error.message : String(error);
+    this.#bugs.push(reason);
+    if (this.#bugs.length > BUGS_SHOWN) this.#bugs.shift();
+    this.#log.log('error', 'internal-error', { reason, stack: error instanceof Error ? error.stack : undefined });
   }
 
   /** In pieces, so that nothing waits for it. */
@@ -186,10 +197,8 @@ class Daemon {
   }
 
   async #openControl(): Promise<void> {
-    const [{ AdminServer }, { Metrics }] = await Promise.all([
-      import('../admin/server.js'),
-      import('../admin/metrics.js'),
-    ]);
+    const { AdminServer } = await import('../admin/server.js');
+    const { Metrics } = await import('../admin/metrics.js');
     const config = this.#config;
     const parts = {
       resolver: this.#resolver,
@@ -204,7 +213,10 @@ class Daemon {
         configError: this.#configError,
         reloads: this.#reloads,
       }),
-      httpProblems: () => this.#admin?.problems() ?? [],
+      problems: () => [
+        ...(this.#admin?.problems() ?? []),
+        ...this.#bugs.map((reason) => `internal error, please report it: ${reason}`),
+      ],
       changed: () => this.#leave(this.#clock.now()),
     };
     const metrics = new Metrics({ status: () => daemonStatus(parts), counters: () => this.#counters.read(parts) });

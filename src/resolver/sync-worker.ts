@@ -2,9 +2,9 @@
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { SnapshotWriter } from '../catalog/snapshot-writer.js';
 import type { RegistryConfig } from '../config/types.js';
-import { FileRegistry } from '../registry/file.js';
+import { openAdapter } from '../registry/open.js';
 import type { Listing, Report } from '../registry/registry.js';
-import { type Adapter, SyncLoop } from '../registry/sync.js';
+import { SyncLoop } from '../registry/sync.js';
 import { bootClock } from '../system/boot-clock.js';
 import type { FromSyncWorker, SyncSource, SyncWorkerData, SyncZone, ToSyncWorker } from './sync-messages.js';
 
@@ -118,11 +118,6 @@ class SyncWorker {
   #send(message: FromSyncWorker): void {
     this.#port.postMessage(message);
   }
-}
-
-function openAdapter(config: RegistryConfig, zone: SyncZone): Adapter {
-  const { softTtl, limits, allowAddresses } = zone;
-  return new FileRegistry(config, { softTtl, limits, allowAddresses });
 }
 
 function* inParts(services: readonly Listing[]): Generator<Listing[]> {

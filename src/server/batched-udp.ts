@@ -5,6 +5,7 @@
  */
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import type { SharedTable } from '../answers/shared.js';
+import { ipaddr } from '../dns/ipaddr.js';
 import { AnswerPieces } from './answer-pieces.js';
 import {
   BATCH,
@@ -22,7 +23,6 @@ import {
   NAME_BYTES,
 } from './batch-ring.js';
 import type { BindFailure } from './bind-error.js';
-import { ipaddr } from './ipaddr.js';
 import { countLatency } from './latency.js';
 import { EAGAIN, EINTR, ENOBUFS, errorName, type LinuxCalls } from './linux-calls.js';
 import { bindSockets } from './linux-sockets.js';
@@ -137,7 +137,7 @@ export class BatchedUdp {
       }
       if (fd === undefined) continue;
       const covers = plan.covers.map((c) => ({
-        bytes: Uint8Array.from(ipaddr.parse(c.address).toByteArray()),
+        bytes: Uint8Array.from(ipaddr().parse(c.address).toByteArray()),
         listen: c.listen,
       }));
       this.#sockets.push({ fd, plan, covers });
@@ -259,7 +259,13 @@ export class BatchedUdp {
     if (port === 0) return false;
     if (!this.#own.suspect(port)) return true;
     const address = ring.bytes.subarray(peer.offset, peer.offset + (peer.family === 4 ? 4 : 16));
-    return !this.#own.has(ipaddr.fromByteArray([...address]).toString(), port, performance.now());
+    return !this.#own.has(
+      ipaddr()
+        .fromByteArray([...address])
+        .toString(),
+      port,
+      performance.now(),
+    );
   }
 
   /** Which listen address a query to a wildcard was for. Lets routing choose the way back, not the interface it came by. */

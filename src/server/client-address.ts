@@ -1,5 +1,5 @@
 /** Client addresses as the responder wants them: bytes, v4-mapped ones as IPv4. */
-import { ipaddr } from './ipaddr.js';
+import { ipaddr } from '../dns/ipaddr.js';
 import type { Peer } from './respond.js';
 
 const CACHE_SIZE = 4096;
@@ -11,7 +11,7 @@ export function peerFromText(text: string): Peer | undefined {
   if (peer) return peer;
   try {
     const scope = text.indexOf('%');
-    const parsed = ipaddr.process(scope < 0 ? text : text.slice(0, scope));
+    const parsed = ipaddr().process(scope < 0 ? text : text.slice(0, scope));
     peer = { family: parsed.kind() === 'ipv4' ? 4 : 6, bytes: Uint8Array.from(parsed.toByteArray()), offset: 0 };
   } catch {
     return undefined;

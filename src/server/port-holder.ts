@@ -1,6 +1,6 @@
 /** Finds who holds a port, from /proc (Linux). Elsewhere, and for processes of others, nobody is found. */
 import { readdir, readFile, readlink } from 'node:fs/promises';
-import { ipaddr } from './ipaddr.js';
+import { ipaddr } from '../dns/ipaddr.js';
 
 export interface PortHolder {
   readonly pid: number;
@@ -33,8 +33,8 @@ export function decodeProcAddress(hex: string): string {
     bytes.push(...(littleEndian ? word.reverse() : word));
   }
   if (bytes.length !== 4 && bytes.length !== 16) return '';
-  const parsed = ipaddr.fromByteArray(bytes);
-  return parsed instanceof ipaddr.IPv6 && parsed.isIPv4MappedAddress()
+  const parsed = ipaddr().fromByteArray(bytes);
+  return parsed instanceof ipaddr().IPv6 && parsed.isIPv4MappedAddress()
     ? parsed.toIPv4Address().toString()
     : parsed.toString();
 }
