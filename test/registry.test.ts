@@ -8,7 +8,12 @@ import t, { type Test as Tap } from 'tap';
 import type { LimitsConfig, ZoneConfig } from '../src/config/types.js';
 import { nextBackoff } from '../src/registry/backoff.js';
 import { ChangeBatch } from '../src/registry/change-batch.js';
+import type { Layout } from '../src/registry/etcd-layout.js';
+import { EtcdMirror } from '../src/registry/etcd-mirror.js';
+import { plainLayout } from '../src/registry/etcd-plain.js';
+import { skydnsLayout } from '../src/registry/etcd-skydns.js';
 import { FileRegistry } from '../src/registry/file.js';
+import { readTargets } from '../src/registry/http-targets.js';
 import { ListMemory } from '../src/registry/list-memory.js';
 import { LATE, OneFlight } from '../src/registry/one-flight.js';
 import { Pace } from '../src/registry/pace.js';
@@ -1163,6 +1168,232 @@ t.test('R3, R30: a restarted or suspended host waits its turn', async (t) => {
   loop.stop();
   await time.pass(60_000);
   t.same([source.polls.length, source.closed, news()], [2, true, []]);
+});
+
+function mirrorOf(
+  layout: Layout,
+  keys: Record<string, unknown>,
+): { services: unknown; rejected: unknown; releases: unknown } {
+  const mirror = new EtcdMirror('/p/', layout);
+  for (const [key, value] of Object.entries(keys)) {
+    mirror.put(`/p/${key}`, typeof value === 'string' ? value : JSON.stringify(value));
+  }
+  const { services, rejected, releases } = mirror.contents();
+  return { services, rejected: rejected.map(({ where, reason }) => `${where}: ${reason}`), releases };
+}
+
+t.test('etcd, plain layout: instances, settings and release marks are keys', async (t) => {
+  const layout = plainLayout(new AddressPolicy([], false), undefined);
+  const seen = mirrorOf(layout, {
+    'web/1': { address: '10.0.0.1', port: 80, weight: 5, tags: ['b', 'a'], state: 'draining', zone: 'az-a' },
+    'web/two/parts': { address: 'fd00::2', ports: { HTTP: 80, grpc: 90 }, protocol: 'tcp', priority: 3, 'x-note': 1 },
+    web: { check: { type: 'http', path: '/healthz' }, 'x-owner': 'me' },
+    idle: {},
+    dns: '{"check": {"type": "exec"}}',
+    'dns/1': { address: '10.0.0.3', port: 53, protocol: 'udp', portName: 'dns' },
+    '.release/web': '2031-05-04T09:30:00Z',
+    '.release/*': '"2031-05-04T09:30:01Z"',
+    '.release/dns': 'now',
+    'bad/1': { address: '10.0.0.1', port: 70000 },
+    'bad/2': { address: 'db.example', port: 1 },
+    'bad/3': { address: '127.0.0.1', port: 1 },
+    'bad/4': '{"address": "10.0.0.1"',
+    'bad/5': '[]',
+    'bad/6': { address: '10.0.0.1', port: 1, adress: 'x' },
+    'bad/7': { address: '10.0.0.1' },
+    '/8': { address: '10.0.0.1', port: 1 },
+  });
+  t.same(seen.services, [
+    {
+      name: 'web',
+      rows: [
+        row({ id: '1', weight: 5, tags: ['a', 'b'], state: 'draining', zone: 'az-a' }),
+        row({ id: 'two/parts', address: 'fd00::2', port: 80, priority: 3, portName: 'http' }),
+        row({ id: 'two/parts', address: 'fd00::2', port: 90, priority: 3, portName: 'grpc' }),
+      ],
+      check: { type: 'http', path: '/healthz' },
+    },
+    { name: 'idle', rows: [] },
+    { name: 'dns', rows: [row({ id: '1', address: '10.0.0.3', port: 53, protocol: 'udp', portName: 'dns' })] },
+    { name: 'bad', rows: [] },
+  ]);
+  t.same(seen.releases, [
+    { service: '*', wall: 1935653401000 },
+    { service: 'web', wall: 1935653400000 },
+  ]);
+  t.same(seen.rejected, [
+    '/p/.release/dns: a release mark must be a time such as 2031-05-04T09:30:00Z',
+    '/p//8: no service in the key',
+    '/p/bad/1: port must be 1 to 65535, not "70000"',
+    '/p/bad/2: address must be an IP address, not "db.example"',
+    '/p/bad/3: address 127.0.0.1 is loopback (allowAddresses would permit it)',
+    '/p/bad/4: the value is not JSON',
+    '/p/bad/5: the value is not a JSON object',
+    '/p/bad/6: unknown field "adress"',
+    '/p/bad/7: port must be 1 to 65535, not "nothing"',
+    '/p/dns: check.type must be one of tcp, http, https, none',
+  ]);
+  t.match(mirrorOf(plainLayout(new AddressPolicy([], false), 8080), { 'a/1': { address: '10.0.0.1' } }).services, [
+    { rows: [{ port: 8080 }] },
+  ]);
+});
+
+t.test('etcd, SkyDNS layout: as CoreDNS reads it', async (t) => {
+  const layout = skydnsLayout(new AddressPolicy([], false), undefined);
+  const seen = mirrorOf(layout, {
+    'web/x1': { host: '10.0.0.1', port: 80 },
+    'web/blue/x2': { host: '10.0.0.2', port: 80, priority: 20, weight: 7, text: 'hi', ttl: 60 },
+    'web/_tcp/_http/x3': { host: 'fd00::3', port: 80 },
+    one: { host: '10.0.0.4', port: 5 },
+    'dns/_udp/x': { host: '10.0.0.5', port: 53 },
+    'bad/1': { host: 'db.example.org', port: 80 },
+    'bad/2': { text: 'only text' },
+    'bad/3': { host: '10.0.0.1' },
+    '.release/web': '2031-05-04T09:30:00Z',
+  });
+  const sky = (fields: Partial<Row>): Row => row({ priority: 10, weight: 100, ...fields });
+  t.same(seen.services, [
+    {
+      name: 'web',
+      rows: [
+        sky({ id: 'x1', tags: ['x1'] }),
+        sky({ id: 'blue/x2', address: '10.0.0.2', priority: 20, weight: 7, tags: ['blue', 'x2'] }),
+        sky({ id: '_tcp/_http/x3', address: 'fd00::3', portName: 'http', tags: ['x3'] }),
+      ],
+    },
+    { name: 'one', rows: [sky({ id: 'one', address: '10.0.0.4', port: 5 })] },
+    { name: 'dns', rows: [sky({ id: '_udp/x', address: '10.0.0.5', port: 53, protocol: 'udp', tags: ['x'] })] },
+    { name: 'bad', rows: [] },
+  ]);
+  t.same(seen.rejected, [
+    '/p/bad/1: host must be an IP address, not "db.example.org"',
+    '/p/bad/2: no host',
+    '/p/bad/3: port must be 1 to 65535, not "nothing"',
+  ]);
+  t.same(seen.releases, [{ service: 'web', wall: 1935653400000 }]);
+  const addresses = (keys: Record<string, unknown>): unknown =>
+    (mirrorOf(layout, keys).services as Listing[])[0]?.rows.map(({ address }) => address);
+  const group = (host: string, name?: string) => ({ host, port: 1, group: name });
+  t.same(
+    addresses({ 's/a': group('10.0.0.1', 'g'), 's/b': group('10.0.0.2'), 's/c/d': group('10.0.0.3', 'h') }),
+    ['10.0.0.1', '10.0.0.2'],
+    'the highest record gives the group',
+  );
+  t.same(addresses({ 's/a': group('10.0.0.1', 'g'), 's/b': group('10.0.0.2', 'h') }), ['10.0.0.1', '10.0.0.2']);
+});
+
+t.test('a mirror of keys tells what a write or a delete changes', async (t) => {
+  const mirror = new EtcdMirror('/p/', plainLayout(new AddressPolicy([], false), undefined));
+  const at = (address: string): string => JSON.stringify({ address, port: 80 });
+  t.same(mirror.put('/p/a/1', at('10.0.0.1')), ['a']);
+  t.same(mirror.put('/p/a/2', 'junk'), ['a']);
+  t.same(mirror.put('/p/b/1', at('10.0.0.3')), ['b']);
+  t.match(mirror.changes(['a', 'b', 'c']), {
+    services: [
+      { name: 'a', rows: [{ address: '10.0.0.1' }] },
+      { name: 'b', rows: [{ address: '10.0.0.3' }] },
+    ],
+    gone: ['c'],
+    rejected: [{ where: '/p/a/2', reason: 'the value is not JSON' }],
+  });
+  t.same(mirror.put('/p/a/2', at('10.0.0.2')), ['a', 'a']);
+  t.same(mirror.delete('/p/b/1'), ['b']);
+  t.same(mirror.delete('/p/b/1'), []);
+  t.same(brief({ kind: 'list', epoch: '', removalsBelievable: true, ...mirror.contents() }), ['a=10.0.0.1,10.0.0.2']);
+  t.same(mirror.changes(['b']).gone, ['b']);
+  t.equal(mirror.size, 2);
+});
+
+t.test('targets of HTTP service discovery: the labels say the rest', async (t) => {
+  const options = { serviceLabel: 'job', port: undefined, policy: new AddressPolicy([], false), where: 'http://sd' };
+  const read = (groups: unknown): ReturnType<typeof readTargets> => readTargets(JSON.stringify(groups), options);
+  t.same(
+    read([
+      { targets: ['10.0.0.1:80', '[fd00::1]:81'], labels: { job: 'web', other: 'x' } },
+      {
+        targets: ['10.0.0.2:80'],
+        labels: {
+          job: 'web',
+          __meta_holdfast_port_name: 'HTTP',
+          __meta_holdfast_weight: '7',
+          __meta_holdfast_priority: '2',
+          __meta_holdfast_state: 'draining',
+          __meta_holdfast_zone: 'az-a',
+          __meta_holdfast_tags: 'blue, canary,',
+          __meta_holdfast_id: 'two',
+          __meta_holdfast_check_type: 'http',
+          __meta_holdfast_check_path: '/healthz',
+          __meta_holdfast_check_port: '9000',
+          __meta_holdfast_check_status: '200, 204-206',
+        },
+      },
+      { targets: [], labels: { job: 'idle' } },
+      { targets: ['10.0.0.3:53'], labels: { job: 'dns', __meta_holdfast_protocol: 'udp' } },
+    ]),
+    {
+      services: [
+        {
+          name: 'web',
+          rows: [
+            row({ id: '10.0.0.1:80' }),
+            row({
+              id: 'two',
+              address: '10.0.0.2',
+              weight: 7,
+              priority: 2,
+              state: 'draining',
+              zone: 'az-a',
+              tags: ['blue', 'canary'],
+              portName: 'http',
+            }),
+            row({ id: '[fd00::1]:81', address: 'fd00::1', port: 81 }),
+          ],
+          check: {
+            type: 'http',
+            path: '/healthz',
+            port: 9000,
+            status: [
+              [200, 200],
+              [204, 206],
+            ],
+          },
+        },
+        { name: 'idle', rows: [] },
+        { name: 'dns', rows: [row({ id: '10.0.0.3:53', address: '10.0.0.3', port: 53, protocol: 'udp' })] },
+      ],
+      rejected: [],
+    },
+  );
+  t.same(read([]), { services: [], rejected: [] }, 'none at all is legal');
+  const bad = read([
+    { targets: ['10.0.0.1:70000', 'db.example:80', '10.0.0.1', 5, '::1:80', '10.0.0.9:9'], labels: { job: 'web' } },
+    { targets: ['10.0.0.1:1'] },
+    { targets: 'x', labels: { job: 'web' } },
+    null,
+    { targets: ['10.0.0.1:1'], labels: { job: 'c', __meta_holdfast_check_type: 'exec' } },
+  ]);
+  t.same(typeof bad === 'string' ? bad : bad.rejected.map(({ where, reason }) => `${where}: ${reason}`), [
+    'http://sd: group 0, "10.0.0.1:70000": port must be 1 to 65535, not "70000"',
+    'http://sd: group 0, "db.example:80": address must be an IP address, not "db.example"',
+    'http://sd: group 0, "10.0.0.1": expected an address and port',
+    'http://sd: group 0, "5": expected an address and port',
+    'http://sd: group 0, "::1:80": expected an address and port',
+    'http://sd: group 1: no label job, which names the service',
+    'http://sd: group 2: targets must be a list such as ["10.0.0.1:8080"]',
+    'http://sd: group 3: targets must be a list such as ["10.0.0.1:8080"]',
+    'http://sd: group 4, its check: check.type must be one of tcp, http, https, none',
+  ]);
+  t.match(bad, {
+    services: [
+      { name: 'web', rows: [{ address: '10.0.0.9' }] },
+      { name: 'c', rows: [{ port: 1 }] },
+    ],
+  });
+  t.equal(readTargets('{"targets": []}', options), 'the body is not a list of target groups');
+  t.equal(readTargets('<html>', options), 'the body is not JSON');
+  t.match(readTargets('[{"targets": ["10.0.0.1"], "labels": {"job": "a"}}]', { ...options, port: 9100 }), {
+    services: [{ rows: [{ port: 9100 }] }],
+  });
 });
 
 function zone(name: string, path: string, more: Partial<LimitsConfig> = {}): ZoneConfig {

@@ -3,7 +3,8 @@ import { showListen } from '../config/addresses.js';
 import { ConfigError } from '../config/errors.js';
 import { loadConfig } from '../config/load.js';
 import type { Config, RegistryConfig, ZoneConfig } from '../config/types.js';
-import { FileRegistry } from '../registry/file.js';
+import { registryPlace } from '../registry/identity.js';
+import { openAdapter } from '../registry/open.js';
 import type { Listing, Rejected } from '../registry/registry.js';
 import { plain, type Style, styleFor, table } from '../system/terminal.js';
 import { complain, EXIT_FAILED, EXIT_OK, EXIT_USAGE, print } from './output.js';
@@ -62,10 +63,10 @@ async function inspect(file: string): Promise<CheckDocument> {
 const DEADLINE_MS = 30_000;
 
 async function readOnce(registry: RegistryConfig, zone: ZoneConfig): Promise<RegistrySummary> {
-  const adapter = new FileRegistry(registry, zone);
+  const adapter = openAdapter(registry, zone);
   try {
     const seen = await adapter.poll({ signal: AbortSignal.timeout(DEADLINE_MS), fresh: true });
-    const about = { type: registry.type, path: registry.path };
+    const about = { type: registry.type, path: registryPlace(registry) };
     if (seen.kind === 'list') return { ...about, services: seen.services.map(summarize), rejected: seen.rejected };
     const error = 'reason' in seen ? seen.reason : 'no list';
     return { ...about, error, services: [], rejected: [] };

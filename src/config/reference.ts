@@ -2,6 +2,7 @@
 import type { Option, Options } from './options.js';
 import { configOptions } from './schema/config.js';
 import { registryOptions } from './schema/registry.js';
+import { UNBUILT_REGISTRIES } from './schema/unavailable.js';
 
 const INTRO = `# Configuration
 
@@ -51,7 +52,7 @@ function chapterOf(name: string, option: Option, path: string): string {
   if (path === SERVICE_CHECK) return `\n## ${title}\n\n${option.description} The options of \`zones[].check\`.\n`;
   if (name !== 'registry') return chapter(title, path, option.children!, option.description);
   const kinds = Object.entries(registryOptions).map(([kind, options]) => {
-    const state = kind === 'file' ? '' : ' Not available in this version.';
+    const state = UNBUILT_REGISTRIES.includes(kind) ? ' Not available in this version.' : '';
     return chapter(`${title} with \`type: ${kind}\``, path, options, `Beside \`type\`.${state}`, '###');
   });
   return `\n## ${title}\n\n${option.description} \`type\` says which kind: ${Object.keys(registryOptions).map(code).join(', ')}.\n${kinds.join('')}`;

@@ -3,21 +3,12 @@ import { dirname, resolve as resolvePath } from 'node:path';
 import { showListen } from './addresses.js';
 import type { KeyPath } from './errors.js';
 import type { Places } from './places.js';
+import { ResolveFault } from './resolve-fault.js';
+import { resolveRegistry } from './resolve-registry.js';
 import { checkFault } from './schema/check.js';
 import type { ConfigValues } from './schema/config.js';
-import type { RegistryValues } from './schema/registry.js';
 import { firstUnavailable } from './schema/unavailable.js';
-import type { CheckConfig, Config, ListenAddress, RegistryConfig, ServiceSettings, ZoneConfig } from './types.js';
-
-/** A fault between options. */
-export class ResolveFault {
-  readonly path: KeyPath;
-  readonly problem: string;
-  constructor(path: KeyPath, problem: string) {
-    this.path = path;
-    this.problem = problem;
-  }
-}
+import type { CheckConfig, Config, ListenAddress, ServiceSettings, ZoneConfig } from './types.js';
 
 type ZoneValues = ConfigValues['zones'][number];
 
@@ -66,17 +57,16 @@ function resolveZone(zone: ZoneValues, at: KeyPath, listen: readonly ListenAddre
   const { registry: _one, registries: _many, listen: view, maxAnswers, addressSpace, services, check, ...rest } = zone;
   return {
     ...rest,
-    registries: registries.map((registry) => resolveRegistry(registry, folder)),
+    registries: registries.map((registry, i) => {
+      const where = zone.registries ? [...at, 'registries', i] : [...at, 'registry'];
+      return resolveRegistry(registry, where, zone, at, folder);
+    }),
     check: resolveCheck(check, [...at, 'check']),
     services: resolveServices(services, check, [...at, 'services']),
     ...(view ? { listen: view } : {}),
     ...(maxAnswers === undefined ? {} : { maxAnswers }),
     ...(addressSpace === undefined ? {} : { addressSpace }),
   };
-}
-
-function resolveRegistry(registry: RegistryValues, folder: string): RegistryConfig {
-  return { type: 'file', path: resolvePath(folder, registry.path!) };
 }
 
 function resolveCheck(check: ZoneValues['check'], at: KeyPath): CheckConfig {

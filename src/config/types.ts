@@ -124,10 +124,44 @@ export interface LimitsConfig {
   readonly maxBody: number;
 }
 
-export type RegistryConfig = FileRegistryConfig;
+export type RegistryConfig = FileRegistryConfig | EtcdRegistryConfig | HttpRegistryConfig;
 
 export interface FileRegistryConfig {
   readonly type: 'file';
   /** A file or a directory of `*.yaml`, `*.yml`, `*.json`; absolute (resolved against the configuration's own folder). */
   readonly path: string;
+}
+
+/** Paths of PEM files, absolute. */
+export interface TlsConfig {
+  readonly caFile?: string;
+  readonly certFile?: string;
+  readonly keyFile?: string;
+}
+
+export interface EtcdRegistryConfig extends TlsConfig {
+  readonly type: 'etcd';
+  /** Origins such as `http://127.0.0.1:2379`. */
+  readonly endpoints: readonly string[];
+  readonly layout: 'skydns' | 'plain';
+  /** Where the services of the zone begin, without the last slash. With `skydns` the zone's labels are in it. */
+  readonly prefix: string;
+  /** Of entries that have none. */
+  readonly port?: number;
+  /** Both or neither. */
+  readonly username?: string;
+  readonly passwordFile?: string;
+}
+
+export interface HttpRegistryConfig extends TlsConfig {
+  readonly type: 'http';
+  readonly url: string;
+  readonly interval: Ms;
+  readonly serviceLabel: string;
+  /** Of targets that have none. */
+  readonly port?: number;
+  readonly tokenFile?: string;
+  /** With `passwordFile`; not with `tokenFile`. */
+  readonly username?: string;
+  readonly passwordFile?: string;
 }

@@ -3,7 +3,19 @@ import type { RegistryConfig } from '../config/types.js';
 
 /** One registry, without secrets, such as `file:/etc/holdfast/services.yaml`. */
 export function registryIdentity(config: RegistryConfig): string {
-  return `${config.type}:${config.path}`;
+  return `${config.type}:${registryPlace(config)}`;
+}
+
+/** Where a registry is: a path, a URL, or the members of a cluster with the prefix. */
+export function registryPlace(config: RegistryConfig): string {
+  switch (config.type) {
+    case 'file':
+      return config.path;
+    case 'etcd':
+      return `${[...config.endpoints].sort().join(',')}${config.prefix}`;
+    case 'http':
+      return config.url;
+  }
 }
 
 /** All registries of a zone, in order of belief: the `registry` of its snapshot (R29). */

@@ -1,6 +1,12 @@
 /** `registry` and `registries`, one kind an entry. */
-import { choice, list, variant } from '../options.js';
-import { duration, label, listenAddress, path, text, url, zoneName } from './values.js';
+import { choice, expected, list, scalar, type Values, variant } from '../options.js';
+import { duration, integer, keyPrefix, listenAddress, origin, path, text, url, zoneName } from './values.js';
+
+const tlsOptions = {
+  caFile: path('https: a PEM file with the authorities to trust, in place of those of the system.', {}),
+  certFile: path('https: a PEM file with the certificate to show. Files are read again before every request.', {}),
+  keyFile: path('https: a PEM file with its key.', {}),
+};
 
 export const registryOptions = {
   file: {
@@ -10,12 +16,22 @@ export const registryOptions = {
     ),
   },
   etcd: {
-    endpoints: list(url('A member.', {}), '["http://127.0.0.1:2379"]', 'Addresses of the members.', {
-      default: ['http://127.0.0.1:2379'],
-      min: 1,
+    endpoints: list(
+      origin('A member.', {}),
+      '["http://127.0.0.1:2379"]',
+      'Addresses of the members, asked in turn; the last that answered is preferred.',
+      { default: ['http://127.0.0.1:2379'], min: 1 },
+    ),
+    layout: choice(['skydns', 'plain'], 'How services lie in the keys, see [registries](registries.md).', {
+      default: 'skydns',
     }),
-    layout: choice(['skydns'], 'How services lie in the keys.', { default: 'skydns' }),
-    prefix: text('a key such as /skydns', 'Where they begin.', { default: '/skydns' }),
+    prefix: keyPrefix("Where they begin. With `skydns` the zone's labels follow in reverse: `/skydns/internal/svc`.", {
+      defaultText: '`/skydns`, with `plain` `/holdfast`',
+    }),
+    port: integer(1, 65535, 'Of entries that have none.', {}),
+    username: text('the name of a user', 'With authentication: the user.', {}),
+    passwordFile: path("A file with the user's password, read again for every token.", {}),
+    ...tlsOptions,
   },
   consul: {
     address: url('The agent or server.', { default: 'http://127.0.0.1:8500' }),
@@ -32,16 +48,32 @@ export const registryOptions = {
   },
   http: {
     url: url('Answers with a list of targets, in the form of Prometheus HTTP service discovery.', { required: true }),
-    interval: duration('Time between two reads.', { default: '30s', min: '1s' }),
-    serviceLabel: label('The label of a target that names its service.', { default: 'job' }),
+    interval: duration('Time between two reads. At most half of `softTtl`, since a good read confirms (R2).', {
+      default: '5s',
+      min: '1s',
+      max: '1h',
+    }),
+    serviceLabel: scalar(
+      'name of a label',
+      (input) =>
+        typeof input === 'string' && /^[a-zA-Z_][a-zA-Z0-9_]{0,254}$/.test(input)
+          ? input
+          : expected('the name of a label, such as job', input),
+      'The label of a target group that names its service.',
+      { default: 'job' },
+    ),
+    port: integer(1, 65535, 'Of targets that have none.', {}),
+    tokenFile: path('A file with a bearer token, read again for every request.', {}),
+    username: text('the name of a user', 'Basic authentication: the user.', {}),
+    passwordFile: path('Basic authentication: a file with the password, read again for every request.', {}),
+    ...tlsOptions,
   },
 } as const;
 
+type Kinds = typeof registryOptions;
+
 /** A checked registry section: `type`, and the options of that kind. */
-export interface RegistryValues {
-  readonly type: keyof typeof registryOptions;
-  readonly path?: string;
-}
+export type RegistryValues = { [K in keyof Kinds]: { readonly type: K } & Values<Kinds[K]> }[keyof Kinds];
 
 export const registryOption = variant<RegistryValues>(
   registryOptions,

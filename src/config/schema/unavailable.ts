@@ -3,6 +3,7 @@ import type { KeyPath } from '../errors.js';
 import type { ConfigValues } from './config.js';
 
 export const NOT_AVAILABLE = 'not available in this version';
+export const UNBUILT_REGISTRIES: readonly string[] = ['consul', 'dns'];
 
 /** The first such thing in a configuration. */
 export function firstUnavailable(
@@ -18,7 +19,8 @@ export function firstUnavailable(
       [[...at, 'registry'], zone.registry],
       [[...at, 'registries', 0], zone.registries?.[0]],
     ] as const) {
-      if (registry && registry.type !== 'file') return say([...path, 'type'], `registry type ${registry.type}`);
+      if (registry && UNBUILT_REGISTRIES.includes(registry.type))
+        return say([...path, 'type'], `registry type ${registry.type}`);
     }
     if (zone.addresses !== 'fixed') return say([...at, 'addresses'], `addresses ${zone.addresses}`);
     if (zone.addressSpace !== undefined) return say([...at, 'addressSpace'], 'addressSpace');

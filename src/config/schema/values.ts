@@ -186,3 +186,35 @@ export function url<const G extends Given>(description: string, given: G): Made<
     given,
   ) as Made<string, G>;
 }
+
+/** The `http` or `https` URL of a server as a whole. Without the last slash. */
+export function origin<const G extends Given>(description: string, given: G): Made<string, G> {
+  const whole = url(description, given);
+  return scalar(
+    'URL without a path',
+    (input) => {
+      const result = whole.schema.safeParse(input);
+      if (!result.success) return new Wrong(result.error.issues[0]!.message);
+      const parsed = new URL(result.data as string);
+      const bare = parsed.pathname === '/' && parsed.search === '' && parsed.hash === '';
+      return bare ? parsed.origin : expected('a URL without a path, such as http://127.0.0.1:2379', input);
+    },
+    description,
+    given,
+  ) as Made<string, G>;
+}
+
+/** Where keys begin: a path from `/`. Without the last slash. */
+export function keyPrefix<const G extends Given>(description: string, given: G): Made<string, G> {
+  return scalar(
+    'key',
+    (input) => {
+      const key = typeof input === 'string' ? input.replace(/\/$/, '') : '';
+      return /^(?:\/[^/\x00-\x20\x7f]+)+$/.test(key) && key.length <= 1024
+        ? key
+        : expected('a key such as /skydns', input);
+    },
+    description,
+    given,
+  ) as Made<string, G>;
+}

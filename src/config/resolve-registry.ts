@@ -1,0 +1,112 @@
+/** A registry section that has passed the schema: what must hold between its options and those of its zone. */
+import { resolve as resolvePath } from 'node:path';
+import type { Ms } from '../system/clock.js';
+import type { KeyPath } from './errors.js';
+import { ResolveFault } from './resolve-fault.js';
+import type { RegistryValues } from './schema/registry.js';
+import { NOT_AVAILABLE } from './schema/unavailable.js';
+import type { EtcdRegistryConfig, HttpRegistryConfig, RegistryConfig, TlsConfig } from './types.js';
+import { formatDuration } from './units.js';
+
+interface ZonePart {
+  readonly name: string;
+  readonly softTtl: Ms;
+}
+
+/** Liveness reads nearer to one another than a second could not be told from a slow network (R2). */
+const ETCD_LEAST_SOFT_TTL_MS: Ms = 2_000;
+
+/**
+ * @param at the registry's own place in the file
+ * @param zoneAt that of its zone
+ * @throws ResolveFault
+ */
+export function resolveRegistry(
+  values: RegistryValues,
+  at: KeyPath,
+  zone: ZonePart,
+  zoneAt: KeyPath,
+  folder: string,
+): RegistryConfig {
+  switch (values.type) {
+    case 'file':
+      return { type: 'file', path: resolvePath(folder, values.path) };
+    case 'etcd': {
+      if (zone.softTtl < ETCD_LEAST_SOFT_TTL_MS) {
+        const least = formatDuration(ETCD_LEAST_SOFT_TTL_MS);
+        throw new ResolveFault([...zoneAt, 'softTtl'], `expected ${least} or more: etcd cannot confirm sooner (R2)`);
+      }
+      const { layout, endpoints, port } = values;
+      const config: EtcdRegistryConfig = {
+        type: 'etcd',
+        endpoints,
+        layout,
+        prefix: layout === 'skydns' ? skydnsPrefix(values.prefix, zone.name) : (values.prefix ?? '/holdfast'),
+        ...(port === undefined ? {} : { port }),
+        ...resolvePassword(values, at, folder),
+        ...resolveTls(values, at, folder),
+      };
+      return config;
+    }
+    case 'http': {
+      if (zone.softTtl < 2 * values.interval) {
+        const least = formatDuration(2 * values.interval);
+        throw new ResolveFault(
+          [...zoneAt, 'softTtl'],
+          `expected ${least} or more: the list is read every ${formatDuration(values.interval)} (registry.interval), and a good read confirms it (R2)`,
+        );
+      }
+      const { url, interval, serviceLabel, port, tokenFile } = values;
+      if (tokenFile !== undefined && values.username !== undefined) {
+        throw new ResolveFault([...at, 'tokenFile'], 'expected either tokenFile or username, not both');
+      }
+      const config: HttpRegistryConfig = {
+        type: 'http',
+        url,
+        interval,
+        serviceLabel,
+        ...(port === undefined ? {} : { port }),
+        ...(tokenFile === undefined ? {} : { tokenFile: resolvePath(folder, tokenFile) }),
+        ...resolvePassword(values, at, folder),
+        ...resolveTls(values, at, folder),
+      };
+      return config;
+    }
+    default:
+      throw new ResolveFault([...at, 'type'], `registry type ${values.type} is ${NOT_AVAILABLE}`);
+  }
+}
+
+/** `/skydns/internal/svc` for the zone svc.internal. */
+function skydnsPrefix(prefix: string | undefined, zone: string): string {
+  return [prefix ?? '/skydns', ...zone.split('.').reverse()].join('/');
+}
+
+function resolvePassword(
+  { username, passwordFile }: { readonly username?: string | undefined; readonly passwordFile?: string | undefined },
+  at: KeyPath,
+  folder: string,
+): { readonly username: string; readonly passwordFile: string } | undefined {
+  if (username === undefined && passwordFile === undefined) return undefined;
+  if (username === undefined) throw new ResolveFault([...at, 'passwordFile'], 'expected username beside it');
+  if (passwordFile === undefined) throw new ResolveFault([...at, 'username'], 'expected passwordFile beside it');
+  return { username, passwordFile: resolvePath(folder, passwordFile) };
+}
+
+function resolveTls(
+  values: { readonly [K in keyof TlsConfig]: string | undefined },
+  at: KeyPath,
+  folder: string,
+): TlsConfig {
+  if (values.certFile !== undefined && values.keyFile === undefined) {
+    throw new ResolveFault([...at, 'certFile'], 'expected keyFile beside it');
+  }
+  if (values.keyFile !== undefined && values.certFile === undefined) {
+    throw new ResolveFault([...at, 'keyFile'], 'expected certFile beside it');
+  }
+  const files = (['caFile', 'certFile', 'keyFile'] as const).flatMap((name) => {
+    const file = values[name];
+    return file === undefined ? [] : [[name, resolvePath(folder, file)] as const];
+  });
+  return Object.fromEntries(files);
+}

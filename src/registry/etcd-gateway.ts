@@ -1,0 +1,199 @@
+/**
+ * etcd's v3 JSON gateway: calls, tokens, and members in turn. Keys and values are base64; 64-bit numbers are text, and
+ * zero ones are left out.
+ */
+import type { EtcdRegistryConfig } from '../config/types.js';
+import type { Ms } from '../system/clock.js';
+import type { HttpClient, HttpReply } from './http-client.js';
+import { printable, requestFailure, statusFailure } from './http-failure.js';
+import { readSecret } from './secret-files.js';
+import type { Failure } from './sync.js';
+
+export interface Header {
+  readonly cluster_id?: string;
+  readonly revision?: string;
+}
+
+export interface KeyValue {
+  readonly key: string;
+  readonly value?: string;
+  readonly mod_revision?: string;
+}
+
+export interface RangeReply {
+  readonly header?: Header;
+  readonly kvs?: readonly KeyValue[];
+  readonly count?: string;
+}
+
+/** One message of a watch. */
+export interface WatchMessage {
+  readonly header?: Header;
+  readonly created?: boolean;
+  readonly canceled?: boolean;
+  readonly compact_revision?: string;
+  readonly cancel_reason?: string;
+  readonly events?: readonly { readonly type?: string; readonly kv?: KeyValue }[];
+}
+
+/** Errors of a token that a new one mends: it expired, the server was restarted, users were changed. */
+const TOKEN_FAULT = /invalid auth token|user name is empty|auth revision|revision of auth store/i;
+const MAX_TOKEN_REPLY = 64 * 1024;
+
+export class EtcdGateway {
+  readonly #config: EtcdRegistryConfig;
+  readonly #client: HttpClient;
+  readonly #maxBody: number;
+  #token: string | undefined;
+
+  constructor(config: EtcdRegistryConfig, client: HttpClient, maxBody: number) {
+    this.#config = config;
+    this.#client = client;
+    this.#maxBody = maxBody;
+  }
+
+  /** A range read at one member. Never rejects. */
+  range(endpoint: string, body: object, signal: AbortSignal, deadline: Ms): Promise<RangeReply | Failure> {
+    return this.#withToken(endpoint, signal, deadline, async (headers) => {
+      const reply = await this.#client.request({
+        url: `${endpoint}/v3/kv/range`,
+        method: 'POST',
+        headers,
+        body: JSON.stringify(body),
+        signal,
+        deadline,
+        maxBody: this.#maxBody,
+      });
+      return reply.kind === 'reply' ? readReply<RangeReply>(reply) : reply;
+    });
+  }
+
+  /** A watch at one member. Never rejects; its messages end with the watch, and throw when it breaks. */
+  watch(
+    endpoint: string,
+    body: object,
+    signal: AbortSignal,
+    deadline: Ms,
+  ): Promise<{ readonly messages: AsyncIterable<WatchMessage> } | Failure> {
+    return this.#withToken(endpoint, signal, deadline, async (headers) => {
+      const stream = await this.#client.stream({
+        url: `${endpoint}/v3/watch`,
+        method: 'POST',
+        headers,
+        body: JSON.stringify({ create_request: body }),
+        signal,
+        deadline,
+        maxBody: this.#maxBody,
+      });
+      if (stream.kind === 'stream') return { messages: messagesOf(stream.lines) };
+      return stream.kind === 'reply' ? replyFailure(stream) : stream;
+    });
+  }
+
+  /** Runs a call with the token at hand; one that is not good any more is replaced, once. */
+  async #withToken<T extends object>(
+    endpoint: string,
+    signal: AbortSignal,
+    deadline: Ms,
+    call: (headers: Record<string, string>) => Promise<T | Failure>,
+  ): Promise<T | Failure> {
+    const { username, passwordFile } = this.#config;
+    const headers = { 'content-type': 'application/json' };
+    if (username === undefined || passwordFile === undefined) return await call(headers);
+    for (let renewed = false; ; renewed = true) {
+      if (this.#token === undefined) {
+        const token = await this.#authenticate(endpoint, username, passwordFile, signal, deadline);
+        if (typeof token !== 'string') return token;
+        this.#token = token;
+        renewed = true;
+      }
+      const result = await call({ ...headers, authorization: this.#token });
+      if (!isFailure(result)) return result;
+      const stale = TOKEN_FAULT.test(result.reason) || result.reason.startsWith('status 401');
+      if (stale) this.#token = undefined;
+      if (!stale || renewed) return result;
+    }
+  }
+
+  async #authenticate(
+    endpoint: string,
+    name: string,
+    passwordFile: string,
+    signal: AbortSignal,
+    deadline: Ms,
+  ): Promise<string | Failure> {
+    const read = await readSecret(passwordFile);
+    if ('kind' in read) return read;
+    const reply = await this.#client.request({
+      url: `${endpoint}/v3/auth/authenticate`,
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ name, password: read.secret }),
+      signal,
+      deadline,
+      maxBody: MAX_TOKEN_REPLY,
+    });
+    if (reply.kind !== 'reply') return reply;
+    const result = readReply<{ token?: unknown }>(reply);
+    if (isFailure(result)) return result;
+    const { token } = result;
+    if (typeof token === 'string' && /^[\x21-\x7e]+$/.test(token)) return token;
+    return { kind: 'unbelievable', reason: 'no token in the answer to authenticate' };
+  }
+}
+
+export function isFailure(value: object): value is Failure {
+  return 'reason' in value && 'kind' in value && (value.kind === 'unreachable' || value.kind === 'unbelievable');
+}
+
+/** Text as the gateway wants it. */
+export function encode(text: string): string {
+  return Buffer.from(text, 'utf8').toString('base64');
+}
+
+export function decode(text: string): string {
+  return Buffer.from(text, 'base64').toString('utf8');
+}
+
+/** The end of the range of all keys with a prefix. The prefix ends with a slash here, which has a successor. */
+export function rangeEnd(prefix: string): string {
+  return `${prefix.slice(0, -1)}${String.fromCharCode(prefix.charCodeAt(prefix.length - 1) + 1)}`;
+}
+
+function readReply<T extends object>(reply: HttpReply): T | Failure {
+  if (reply.status !== 200) return replyFailure(reply);
+  try {
+    const value: unknown = JSON.parse(reply.body.toString('utf8'));
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as T;
+  } catch {
+    // Said below.
+  }
+  return { kind: 'unbelievable', reason: 'the answer is not the JSON of etcd' };
+}
+
+/** A status with the words of etcd, where it has any. */
+function replyFailure(reply: HttpReply): Failure {
+  let words = '';
+  try {
+    const { error, message } = JSON.parse(reply.body.toString('utf8')) as { error?: unknown; message?: unknown };
+    if (typeof error === 'string') words = error;
+    else if (typeof message === 'string') words = message;
+  } catch {
+    // Not etcd's own words: a proxy's page.
+  }
+  return statusFailure(reply.status, reply.header('retry-after'), words);
+}
+
+async function* messagesOf(lines: AsyncIterable<string>): AsyncGenerator<WatchMessage> {
+  try {
+    for await (const line of lines) {
+      const { result, error } = JSON.parse(line) as { result?: WatchMessage; error?: { message?: unknown } };
+      if (error != null) throw new Error(`the watch failed: ${printable(String(error.message ?? 'no reason'))}`);
+      if (typeof result !== 'object' || result === null) throw new Error('the watch is not that of etcd');
+      yield result;
+    }
+  } catch (error) {
+    if (error instanceof SyntaxError) throw new Error('the watch is not that of etcd', { cause: error });
+    throw new Error(requestFailure(error).reason, { cause: error });
+  }
+}

@@ -1,0 +1,217 @@
+/**
+ * etcd as a registry, by its v3 JSON gateway: everything below a prefix is read once and then watched. The cluster's
+ * id is the epoch (R7). Members are asked in turn, beginning with the last that answered.
+ */
+import type { Cidr, EtcdRegistryConfig, LimitsConfig } from '../config/types.js';
+import type { Ms } from '../system/clock.js';
+import {
+  decode,
+  EtcdGateway,
+  encode,
+  isFailure,
+  type RangeReply,
+  rangeEnd,
+  type WatchMessage,
+} from './etcd-gateway.js';
+import { EtcdMirror } from './etcd-mirror.js';
+import { plainLayout } from './etcd-plain.js';
+import { skydnsLayout } from './etcd-skydns.js';
+import { HttpClient } from './http-client.js';
+import { printable } from './http-failure.js';
+import { registryIdentity } from './identity.js';
+import { AddressPolicy } from './rows.js';
+import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './sync.js';
+
+export interface EtcdRegistryOptions {
+  readonly softTtl: Ms;
+  readonly limits: LimitsConfig;
+  readonly allowAddresses: readonly Cidr[];
+}
+
+/** For one member to give a whole list. */
+const LIST_MS: Ms = 10_000;
+const LIVENESS_MS: Ms = 5_000;
+
+/** What was read last. */
+interface Known {
+  readonly endpoint: string;
+  readonly epoch: string;
+  /** Up to which everything was delivered. */
+  revision: bigint;
+  /** The newest write of a key that is or was below the prefix. */
+  newest: bigint;
+  readonly mirror: EtcdMirror;
+}
+
+export class EtcdRegistry implements Adapter, Follower {
+  readonly identity: string;
+  readonly interval: Ms;
+  readonly deadline: Ms;
+  readonly presenceDeadline: Ms;
+  readonly backoff = { base: 500, cap: 60_000 };
+  readonly firstSpread: Ms = 10_000;
+  readonly recoverySpread: Ms = 60_000;
+  readonly follower = this;
+  readonly #endpoints: readonly string[];
+  readonly #prefix: string;
+  readonly #newMirror: () => EtcdMirror;
+  readonly #client: HttpClient;
+  readonly #gateway: EtcdGateway;
+  #first = 0;
+  #known: Known | undefined;
+
+  constructor(config: EtcdRegistryConfig, { softTtl, limits, allowAddresses }: EtcdRegistryOptions) {
+    this.identity = registryIdentity(config);
+    this.interval = softTtl / 2;
+    this.presenceDeadline = Math.min(LIVENESS_MS, this.interval);
+    this.deadline = config.endpoints.length * LIST_MS + 1000;
+    this.#endpoints = config.endpoints;
+    this.#prefix = `${config.prefix}/`;
+    const policy = new AddressPolicy(allowAddresses, false);
+    const layout = (config.layout === 'skydns' ? skydnsLayout : plainLayout)(policy, config.port);
+    this.#newMirror = () => new EtcdMirror(this.#prefix, layout);
+    this.#client = new HttpClient(config);
+    this.#gateway = new EtcdGateway(config, this.#client, limits.maxBody);
+  }
+
+  close(): void {
+    this.#client.close();
+  }
+
+  async poll({ signal }: PollContext): Promise<Observation | Failure> {
+    const count = this.#endpoints.length;
+    const failures: (Failure | undefined)[] = this.#endpoints.map(() => undefined);
+    for (let turn = 0; turn < count && !signal.aborted; turn++) {
+      const index = (this.#first + turn) % count;
+      const result = await this.#list(this.#endpoints[index]!, signal);
+      if (!isFailure(result)) {
+        this.#first = index;
+        return result;
+      }
+      failures[index] = result;
+    }
+    // The next round begins elsewhere: a member may accept everything and answer nothing.
+    this.#first = (this.#first + 1) % count;
+    return this.#together(failures);
+  }
+
+  async follow(signal: AbortSignal, deliver: (delivery: Delivery) => void): Promise<string> {
+    const known = this.#known;
+    if (known === undefined) return 'nothing was read yet';
+    const watch = await this.#gateway.watch(
+      known.endpoint,
+      { ...this.#range(), start_revision: String(known.revision + 1n), progress_notify: true },
+      signal,
+      LIST_MS,
+    );
+    if (isFailure(watch)) return `${known.endpoint}: ${watch.reason}`;
+    for await (const message of watch.messages) {
+      const end = apply(known, message, deliver);
+      if (end !== undefined) return `${known.endpoint}: ${end}`;
+    }
+    return `${known.endpoint}: the watch ended`;
+  }
+
+  /**
+   * The newest write below the prefix and the number of keys: where both are as they are here, nothing was missed. (A
+   * key that went and another that came show by the write of that; a key that went alone by the number.)
+   */
+  async present(signal: AbortSignal): Promise<Presence> {
+    const known = this.#known;
+    if (known === undefined) return { kind: 'lost' };
+    const query = { ...this.#range(), limit: '1', sort_order: 'DESCEND', sort_target: 'MOD', keys_only: true };
+    const reply = await this.#gateway.range(known.endpoint, query, signal, this.presenceDeadline);
+    const head = isFailure(reply) ? reply : readHead(reply);
+    if ('reason' in head) return { ...head, reason: `${known.endpoint}: ${head.reason}` };
+    if (head.epoch !== known.epoch || head.revision < known.revision) return { kind: 'lost' };
+    const missed = head.count !== known.mirror.size || head.newest > known.newest;
+    return missed ? { kind: 'behind' } : { kind: 'same' };
+  }
+
+  #range(): { readonly key: string; readonly range_end: string } {
+    return { key: encode(this.#prefix), range_end: encode(rangeEnd(this.#prefix)) };
+  }
+
+  async #list(endpoint: string, signal: AbortSignal): Promise<Observation | Failure> {
+    const reply = await this.#gateway.range(endpoint, this.#range(), signal, LIST_MS);
+    if (isFailure(reply)) return reply;
+    const head = readHead(reply);
+    if ('reason' in head) return head;
+    const { epoch, revision } = head;
+    const mirror = this.#newMirror();
+    let newest = 0n;
+    for (const { key, value, mod_revision } of reply.kvs ?? []) {
+      const written = toRevision(mod_revision);
+      if (typeof key !== 'string' || written === undefined) return STRANGE;
+      if (written > newest) newest = written;
+      mirror.put(decode(key), decode(value ?? ''));
+    }
+    if (mirror.size !== head.count) return { kind: 'unbelievable', reason: 'the list is not whole' };
+    this.#known = { endpoint, epoch, revision, newest, mirror };
+    const contents = mirror.contents();
+    return { kind: 'list', epoch, revision: String(revision), ...contents, removalsBelievable: true };
+  }
+
+  /** The same failures give the same words, in whatever order the members were asked. */
+  #together(failures: readonly (Failure | undefined)[]): Failure {
+    const told = failures.flatMap((failure, index) => {
+      return failure === undefined ? [] : [{ ...failure, reason: `${this.#endpoints[index]}: ${failure.reason}` }];
+    });
+    const retryAfter = Math.min(...told.map((failure) => failure.retryAfter ?? 0));
+    const kind = told.some((failure) => failure.kind === 'unbelievable') ? 'unbelievable' : 'unreachable';
+    const reason = told.map((failure) => failure.reason).join('; ');
+    return retryAfter > 0 && Number.isFinite(retryAfter) ? { kind, reason, retryAfter } : { kind, reason };
+  }
+}
+
+const STRANGE: Failure = { kind: 'unbelievable', reason: 'the answer is not the JSON of etcd' };
+
+interface Head {
+  readonly epoch: string;
+  readonly revision: bigint;
+  readonly count: number;
+  readonly newest: bigint;
+}
+
+function readHead({ header, kvs, count }: RangeReply): Head | Failure {
+  const revision = toRevision(header?.revision);
+  const newest = toRevision(kvs?.[0]?.mod_revision ?? '0');
+  const epoch = header?.cluster_id;
+  const keys = Number(count ?? 0);
+  if (revision === undefined || newest === undefined || typeof epoch !== 'string' || !Number.isInteger(keys)) {
+    return STRANGE;
+  }
+  if (kvs !== undefined && !Array.isArray(kvs)) return STRANGE;
+  return { epoch, revision, newest, count: keys };
+}
+
+function toRevision(text: unknown): bigint | undefined {
+  return typeof text === 'string' && /^\d{1,19}$/.test(text) ? BigInt(text) : undefined;
+}
+
+/** Takes one message of a watch in. Returns why the watch is over, undefined when it goes on. */
+function apply(known: Known, message: WatchMessage, deliver: (delivery: Delivery) => void): string | undefined {
+  const { header, events = [] } = message;
+  if (message.canceled) {
+    if (message.compact_revision !== undefined)
+      return `revisions before ${printable(message.compact_revision)} are gone`;
+    return `the watch was canceled: ${printable(message.cancel_reason ?? 'no reason')}`;
+  }
+  if (header?.cluster_id !== known.epoch) return 'another cluster answers';
+  if (message.created) return undefined;
+  const revision = toRevision(header.revision);
+  if (revision === undefined || !Array.isArray(events)) return 'the watch is not that of etcd';
+  if (revision < known.revision) return `the revision went back from ${known.revision} to ${revision}`;
+  known.revision = revision;
+  const names: string[] = [];
+  for (const { type, kv } of events) {
+    const written = toRevision(kv?.mod_revision);
+    if (kv === undefined || typeof kv.key !== 'string' || written === undefined) return 'the watch is not that of etcd';
+    if (written > known.newest) known.newest = written;
+    const key = decode(kv.key);
+    names.push(...(type === 'DELETE' ? known.mirror.delete(key) : known.mirror.put(key, decode(kv.value ?? ''))));
+  }
+  if (events.length === 0) deliver({ kind: 'confirmed' });
+  else deliver({ kind: 'change', epoch: known.epoch, revision: String(revision), ...known.mirror.changes(names) });
+  return undefined;
+}

@@ -1,0 +1,100 @@
+/** Any HTTP server that gives its targets in the form of Prometheus HTTP service discovery, read every `interval`. */
+import type { Cidr, HttpRegistryConfig, LimitsConfig } from '../config/types.js';
+import type { Ms } from '../system/clock.js';
+import { HttpClient } from './http-client.js';
+import { statusFailure } from './http-failure.js';
+import { readTargets, type TargetsOptions } from './http-targets.js';
+import { registryIdentity } from './identity.js';
+import { AddressPolicy } from './rows.js';
+import { readSecret } from './secret-files.js';
+import type { Adapter, Failure, Observation, PollContext } from './sync.js';
+
+export interface HttpRegistryOptions {
+  readonly limits: LimitsConfig;
+  readonly allowAddresses: readonly Cidr[];
+}
+
+/** A URL says nothing of which list it is: there is one for ever (R7). */
+const EPOCH = 'http';
+const MAX_DEADLINE_MS: Ms = 10_000;
+
+export class HttpRegistry implements Adapter {
+  readonly identity: string;
+  readonly interval: Ms;
+  readonly deadline: Ms;
+  readonly backoff = { base: 500, cap: 60_000 };
+  readonly firstSpread: Ms = 10_000;
+  readonly recoverySpread: Ms = 60_000;
+  readonly #config: HttpRegistryConfig;
+  readonly #limits: LimitsConfig;
+  readonly #targets: TargetsOptions;
+  readonly #client: HttpClient;
+
+  constructor(config: HttpRegistryConfig, { limits, allowAddresses }: HttpRegistryOptions) {
+    this.identity = registryIdentity(config);
+    this.interval = config.interval;
+    this.deadline = Math.min(MAX_DEADLINE_MS, Math.max(1000, config.interval));
+    this.#config = config;
+    this.#limits = limits;
+    this.#targets = {
+      serviceLabel: config.serviceLabel,
+      port: config.port,
+      policy: new AddressPolicy(allowAddresses, false),
+      where: config.url,
+    };
+    this.#client = new HttpClient(config);
+  }
+
+  close(): void {
+    this.#client.close();
+  }
+
+  async poll({ signal }: PollContext): Promise<Observation | Failure> {
+    const result = await this.#read(signal);
+    return 'reason' in result ? { ...result, reason: `${this.#config.url}: ${result.reason}` } : result;
+  }
+
+  async #read(signal: AbortSignal): Promise<Observation | Failure> {
+    const { url } = this.#config;
+    const credentials = await this.#credentials();
+    if (credentials !== undefined && 'kind' in credentials) return credentials;
+    const reply = await this.#client.request({
+      url,
+      method: 'GET',
+      headers: {
+        accept: 'application/json',
+        'x-prometheus-refresh-interval-seconds': String(this.interval / 1000),
+        ...credentials,
+      },
+      signal,
+      deadline: this.deadline,
+      maxBody: this.#limits.maxBody,
+    });
+    if (reply.kind !== 'reply') return reply;
+    if (reply.status !== 200) return statusFailure(reply.status, reply.header('retry-after'));
+    const type = reply.header('content-type') ?? '';
+    if (!/^application\/json\s*(?:;|$)/i.test(type)) {
+      return { kind: 'unbelievable', reason: 'the content type is not application/json' };
+    }
+    let text: string;
+    try {
+      text = new TextDecoder('utf-8', { fatal: true }).decode(reply.body);
+    } catch {
+      return { kind: 'unbelievable', reason: 'the body is not UTF-8' };
+    }
+    const contents = readTargets(text, this.#targets);
+    if (typeof contents === 'string') return { kind: 'unbelievable', reason: contents };
+    return { kind: 'list', epoch: EPOCH, ...contents, releases: [], removalsBelievable: true };
+  }
+
+  /** A bearer token, or a name with a password. */
+  async #credentials(): Promise<{ readonly authorization: string } | Failure | undefined> {
+    const { tokenFile, username, passwordFile } = this.#config;
+    const file = tokenFile ?? passwordFile;
+    if (file === undefined) return undefined;
+    const read = await readSecret(file);
+    if ('kind' in read) return read;
+    if (tokenFile !== undefined) return { authorization: `Bearer ${read.secret}` };
+    return { authorization: `Basic ${Buffer.from(`${username}:${read.secret}`).toString('base64')}` };
+  }
+}
