@@ -1,0 +1,74 @@
+/**
+ * `npm run bench:start`: from the start of the process to its first answer from a snapshot, beside a Node process that
+ * does nothing.
+ */
+
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { Command } from 'commander';
+import { DataSet } from './lib/data.mjs';
+import { median, ms } from './lib/numbers.mjs';
+import { goal, table, writeSection } from './lib/results.mjs';
+import { prepareSnapshot, startFromSnapshot } from './lib/snapshot.mjs';
+import { load } from './lib/system.mjs';
+import { atWorkbench, say } from './lib/workbench.mjs';
+
+const options = new Command('bench:start')
+  .description('time to the first answer from a snapshot')
+  .option('--rounds <n>', 'starts of the small zone', Number, 21)
+  .option('--large-rounds <n>', 'starts of the large zone', Number, 5)
+  .parse()
+  .opts();
+
+await atWorkbench(async (bench) => {
+  const small = new DataSet(bench.folder('data-small'), { services: 1000, each: 10 });
+  const large = new DataSet(bench.folder('data-large'), { services: 10_000, each: 10 });
+  const bare = [];
+  const extra = [];
+  const firsts = [];
+  const snapshot = await prepareSnapshot(bench, 'small', small);
+  for (let round = 0; round < options.rounds; round++) {
+    bare.push(await bareNode());
+    firsts.push(await firstAnswer(bench, snapshot));
+    extra.push(firsts.at(-1) - bare.at(-1));
+    say(
+      `start ${round + 1} of ${options.rounds}, load ${load()}: node ${ms(bare.at(-1))} ms, first answer ${ms(firsts.at(-1))} ms`,
+    );
+  }
+  const many = [];
+  const largeSnapshot = await prepareSnapshot(bench, 'large', large);
+  for (let round = 0; round < options.largeRounds; round++) {
+    many.push(await firstAnswer(bench, largeSnapshot));
+    say(`large start ${round + 1} of ${options.largeRounds}: ${ms(many.at(-1))} ms`);
+  }
+  const row = (title, values) => [title, ms(median(values)), ms(Math.min(...values)), ms(Math.max(...values))];
+  const facts = [
+    `medians of ${options.rounds} starts in turns, ${options.largeRounds} of the large zone; nothing pinned`,
+  ];
+  writeSection('start', 'Start', 'npm run bench:start', facts, [
+    ...table(
+      ['from the start of the process', 'median ms', 'least', 'most'],
+      [
+        row('`node -e 0`, to its end', bare),
+        row('holdfast, 1,000 services of 10 endpoints, to the first answer', firsts),
+        row('- more than `node -e 0`', extra),
+        row('holdfast, 10,000 services of 10 endpoints, to the first answer', many),
+      ],
+    ),
+    '',
+    goal('1,000 services of 10 endpoints, more than `node -e 0`, ms', median(extra), 200, ms),
+    goal('100,000 endpoints, ms', median(many), 3000, ms),
+  ]);
+});
+
+async function bareNode() {
+  const began = performance.now();
+  await once(spawn(process.execPath, ['-e', '0'], { stdio: 'ignore' }), 'exit');
+  return performance.now() - began;
+}
+
+async function firstAnswer(bench, snapshot) {
+  const { program, ms: took } = await startFromSnapshot(bench, snapshot);
+  await program.kill();
+  return took;
+}
