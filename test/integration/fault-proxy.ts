@@ -1,0 +1,182 @@
+/** A reverse proxy in front of a registry that breaks in every way that registries do, and counts what it is asked. */
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
+import type { AddressInfo, Socket } from 'node:net';
+import { text as readText } from 'node:stream/consumers';
+
+export type Fault =
+  /** Nothing listens. */
+  | { readonly kind: 'refuse' }
+  /** Connections stand and are taken; nothing is ever said on them. With `path`: only where it matches. */
+  | { readonly kind: 'silent'; readonly path?: RegExp }
+  /** The head and half of the body, then nothing. */
+  | { readonly kind: 'freeze' }
+  /** The body, a byte at a time. */
+  | { readonly kind: 'drip' }
+  /** Half of the body, then the end of the connection. */
+  | { readonly kind: 'cut' }
+  | { readonly kind: 'status'; readonly status: number; readonly retryAfter?: string }
+  /** A page of somebody else. */
+  | { readonly kind: 'garbage' }
+  /** The true answer, changed. */
+  | { readonly kind: 'rewrite'; readonly path: RegExp; readonly rewrite: (body: string) => string }
+  /** A request waits so long before it is passed on. */
+  | { readonly kind: 'delay'; readonly path: RegExp; readonly ms: number };
+
+const DRIP_MS = 200;
+
+export interface TlsPair {
+  readonly cert: string;
+  readonly key: string;
+}
+
+export class FaultProxy {
+  readonly #upstream: number;
+  readonly #server: Server | TlsServer;
+  readonly #secure: boolean;
+  readonly #sockets = new Set<Socket>();
+  /** Of every request that came. */
+  readonly requests: string[] = [];
+  #fault: Fault | undefined;
+  #port = 0;
+
+  private constructor(upstream: number, tls: TlsPair | undefined) {
+    this.#upstream = upstream;
+    this.#secure = tls !== undefined;
+    const handle = (req: IncomingMessage, res: ServerResponse): void => void this.#handle(req, res);
+    this.#server = tls === undefined ? createServer(handle) : createTlsServer({ ...tls }, handle);
+    this.#server.on('connection', (socket: Socket) => {
+      this.#sockets.add(socket);
+      socket.on('error', () => undefined);
+      socket.once('close', () => this.#sockets.delete(socket));
+    });
+  }
+
+  /** @param upstream port on the loopback address */
+  static async start(upstream: number, tls?: TlsPair): Promise<FaultProxy> {
+    const proxy = new FaultProxy(upstream, tls);
+    await proxy.#listen(0);
+    return proxy;
+  }
+
+  get origin(): string {
+    return `${this.#secure ? 'https' : 'http'}://127.0.0.1:${this.#port}`;
+  }
+
+  /** What breaks from now on. Streams that are open end, but for faults that leave them standing. */
+  async break(fault: Fault): Promise<void> {
+    this.#fault = fault;
+    if (fault.kind === 'refuse') await this.#close();
+    else if (!['silent', 'delay', 'rewrite'].includes(fault.kind)) this.#drop();
+  }
+
+  async mend(): Promise<void> {
+    const refused = this.#fault?.kind === 'refuse';
+    this.#fault = undefined;
+    if (refused) await this.#listen(this.#port);
+  }
+
+  /** Another certificate for all connections from now on. */
+  certify(pair: TlsPair): void {
+    (this.#server as TlsServer).setSecureContext({ ...pair });
+    this.#drop();
+  }
+
+  async stop(): Promise<void> {
+    if (this.#server.listening) await this.#close();
+  }
+
+  async #listen(port: number): Promise<void> {
+    this.#server.listen(port, '127.0.0.1');
+    await once(this.#server, 'listening');
+    this.#port = (this.#server.address() as AddressInfo).port;
+  }
+
+  #close(): Promise<void> {
+    return new Promise((closed) => {
+      this.#server.close(() => closed());
+      this.#drop();
+    });
+  }
+
+  #drop(): void {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  #applies(path: string): Fault | undefined {
+    const fault = this.#fault;
+    return fault !== undefined && 'path' in fault && fault.path?.test(path) === false ? undefined : fault;
+  }
+
+  async #handle(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    const path = req.url ?? '/';
+    this.requests.push(path);
+    res.on('error', () => undefined);
+    try {
+      const body = await readText(req);
+      const fault = this.#applies(path);
+      switch (fault?.kind) {
+        case 'silent':
+          return;
+        case 'status':
+          res.writeHead(fault.status, fault.retryAfter === undefined ? {} : { 'retry-after': fault.retryAfter });
+          res.end('no');
+          return;
+        case 'garbage':
+          res.writeHead(200, { 'content-type': 'application/json' });
+          res.end('<html>Welcome to the hotel</html>');
+          return;
+        case 'delay':
+          setTimeout(() => this.#forward(req, body, res), fault.ms);
+          return;
+        default:
+          this.#forward(req, body, res);
+      }
+    } catch {
+      res.destroy();
+    }
+  }
+
+  #forward(req: IncomingMessage, body: string, res: ServerResponse): void {
+    const path = req.url ?? '/';
+    const headers = { ...req.headers, connection: 'close' };
+    const up = request({ host: '127.0.0.1', port: this.#upstream, path, method: req.method, headers, agent: false });
+    up.on('error', () => res.destroy());
+    res.on('close', () => up.destroy());
+    up.on('response', (answer) => {
+      const { connection: _, 'transfer-encoding': _chunked, 'content-length': _length, ...rest } = answer.headers;
+      answer.on('error', () => res.destroy());
+      const fault = this.#applies(path);
+      if (fault === undefined || fault.kind === 'silent' || fault.kind === 'delay') {
+        res.writeHead(answer.statusCode ?? 502, rest);
+        // Half open is half open for streams that were there before, too.
+        answer.on('data', (chunk) => this.#applies(path)?.kind !== 'silent' && res.write(chunk));
+        answer.on('end', () => this.#applies(path)?.kind !== 'silent' && res.end());
+        return;
+      }
+      void readText(answer).then(
+        (whole) => this.#spoil(fault, whole, answer.statusCode ?? 502, rest, res),
+        () => res.destroy(),
+      );
+    });
+    up.end(body);
+  }
+
+  #spoil(fault: Fault, body: string, status: number, headers: IncomingMessage['headers'], res: ServerResponse): void {
+    if (fault.kind === 'rewrite') {
+      res.writeHead(status, headers);
+      res.end(fault.rewrite(body));
+      return;
+    }
+    res.writeHead(status, { ...headers, 'content-length': Buffer.byteLength(body) });
+    const half = body.slice(0, body.length / 2);
+    if (fault.kind === 'freeze') res.write(half);
+    else if (fault.kind === 'cut') res.write(half, () => res.destroy());
+    else {
+      let sent = 0;
+      const timer = setInterval(() => res.write(body[sent++] ?? ''), DRIP_MS);
+      res.on('close', () => clearInterval(timer));
+    }
+  }
+}

@@ -1,0 +1,457 @@
+/** What every registry adapter has to bear, against the real server and a proxy that breaks in front of it. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { makeCertificates } from './certificates.js';
+import { EtcdServer, etcdVersion } from './etcd-server.js';
+import { type Fault, FaultProxy } from './fault-proxy.js';
+import { ObservedZone } from './observed-zone.js';
+import { TargetsServer } from './targets-server.js';
+
+// Stories wait more than they work: they run side by side.
+t.jobs = 16;
+t.setTimeout(110_000);
+
+/** A registry with a place of its own for one story. */
+interface Source {
+  readonly port: number;
+  /** Its section of the configuration, without braces. */
+  registry(origin: string): string;
+  put(service: string, addresses: readonly string[]): Promise<unknown>;
+  remove(service: string): Promise<unknown>;
+}
+
+interface Kind {
+  readonly name: string;
+  /** Why its stories cannot be told here. */
+  readonly missing?: string;
+  source(t: Test): Promise<Source>;
+}
+
+const KNOWN = { orders: ['10.0.0.1', '10.0.0.2', '10.0.0.3'], billing: ['10.0.1.1', '10.0.1.2'] };
+
+const version = etcdVersion();
+const etcdMissing = version === undefined ? { missing: 'no etcd here' } : {};
+if (version === undefined) console.error('skipped: the stories of etcd (no etcd on the PATH; Debian: etcd-server)');
+
+let shared: Promise<EtcdServer> | undefined;
+let places = 0;
+t.teardown(async () => (await shared)?.stop());
+
+const etcd: Kind = {
+  name: 'etcd',
+  ...etcdMissing,
+  source: async () => {
+    shared ??= EtcdServer.start(t.testdir({}));
+    return etcdSource(await shared, `/place-${++places}`);
+  },
+};
+
+function etcdSource(server: EtcdServer, prefix: string): Source {
+  const instances = new Map<string, number>();
+  const key = (service: string, i: number): string => `${prefix}/${service}/${i}`;
+  return {
+    port: server.port,
+    registry: (origin) => `type: etcd, endpoints: ["${origin}"], layout: plain, prefix: ${prefix}`,
+    put: async (service, addresses) => {
+      for (const [i, address] of addresses.entries()) await server.put(key(service, i), { address, port: 80 });
+      for (let i = addresses.length; i < (instances.get(service) ?? 0); i++) await server.delete(key(service, i));
+      instances.set(service, addresses.length);
+    },
+    remove: async (service) => {
+      for (let i = 0; i < (instances.get(service) ?? 0); i++) await server.delete(key(service, i));
+      instances.delete(service);
+    },
+  };
+}
+
+const http: Kind = {
+  name: 'http',
+  source: async (t) => {
+    const server = await TargetsServer.start();
+    t.teardown(() => server.stop());
+    return httpSource(server);
+  },
+};
+
+function httpSource(server: TargetsServer): Source {
+  return {
+    port: server.port,
+    registry: (origin) => `type: http, url: "${origin}/sd", interval: 1s`,
+    put: async (service, addresses) =>
+      server.services.set(
+        service,
+        addresses.map((address) => `${address}:80`),
+      ),
+    remove: async (service) => server.services.delete(service),
+  };
+}
+
+/** A zone that knows its services, behind a proxy that has not broken yet. */
+async function ready(t: Test, source: Source, more = ''): Promise<{ zone: ObservedZone; proxy: FaultProxy }> {
+  const proxy = await FaultProxy.start(source.port);
+  t.teardown(() => proxy.stop());
+  for (const [service, addresses] of Object.entries(KNOWN)) await source.put(service, addresses);
+  const zone = open(t, `{ ${source.registry(proxy.origin)}${more} }`);
+  await known(zone);
+  return { zone, proxy };
+}
+
+function open(t: Test, registry: string): ObservedZone {
+  const zone = new ObservedZone(registry);
+  t.teardown(() => zone.stop());
+  return zone;
+}
+
+async function known(zone: ObservedZone): Promise<void> {
+  await zone.until('the first list', () => zone.status.state === 'fresh');
+  zone.hold(KNOWN);
+}
+
+function notHeard(zone: ObservedZone, says: RegExp): () => boolean {
+  return () => !zone.status.heard && says.test(zone.status.reason ?? '');
+}
+
+/** What became new at the source is answered, and nothing is amiss. */
+async function recovers(zone: ObservedZone, source: Source): Promise<void> {
+  await source.put('late', ['10.0.9.9']);
+  await zone.until('the new service', () => zone.addresses('late')[0] === '10.0.9.9');
+  await zone.until('all is well', () => zone.status.heard && zone.status.state === 'fresh');
+}
+
+/** Knocks at the registry while it was broken: a few at first, then fewer and fewer. */
+function noStorm(t: Test, zone: ObservedZone, knocks: number, seconds: number): void {
+  t.ok(knocks <= 8 + 2 * seconds, `${knocks} requests in ${seconds.toFixed(1)} s`);
+  t.ok(zone.reports.length < 1000, `${zone.reports.length} reports`);
+}
+
+const FAULTS: readonly [name: string, fault: Fault, says: RegExp][] = [
+  ['refuses connections', { kind: 'refuse' }, /connection refused/],
+  ['is half open: takes everything, says nothing', { kind: 'silent' }, /no (whole )?answer/],
+  ['freezes in the middle of a body', { kind: 'freeze' }, /no (whole )?answer/],
+  ['drips', { kind: 'drip' }, /no (whole )?answer/],
+  ['cuts bodies', { kind: 'cut' }, /closed in the middle|reset|cut/],
+  ['answers 500', { kind: 'status', status: 500 }, /status 500 \(server error\)/],
+  ['answers 403', { kind: 'status', status: 403 }, /status 403 \(forbidden\)/],
+  ['answers garbage', { kind: 'garbage' }, /not believable: .*not (the )?JSON/],
+];
+
+for (const kind of [etcd, http]) {
+  const skip = kind.missing ?? false;
+  for (const [name, fault, says] of FAULTS) {
+    t.test(`${kind.name}: it ${name}`, { buffered: true, skip }, async (t) => {
+      const source = await kind.source(t);
+      const { zone, proxy } = await ready(t, source);
+      const before = proxy.requests.length;
+      const start = performance.now();
+      await proxy.break(fault);
+      await zone.until('the outage is told', notHeard(zone, says));
+      await zone.until('the zone is stale', () => zone.status.state === 'stale');
+      await zone.pass(1500);
+      noStorm(t, zone, proxy.requests.length - before, (performance.now() - start) / 1000);
+      await proxy.mend();
+      await recovers(zone, source);
+    });
+  }
+
+  t.test(`${kind.name}: it asks to be left alone`, { buffered: true, skip }, async (t) => {
+    const source = await kind.source(t);
+    const { zone, proxy } = await ready(t, source);
+    await proxy.break({ kind: 'status', status: 429, retryAfter: '4' });
+    await zone.until('the outage is told', notHeard(zone, /status 429 \(too many requests\)/));
+    await zone.pass(300);
+    const before = proxy.requests.length;
+    await zone.pass(3000);
+    t.ok(proxy.requests.length - before <= 1, 'it is');
+    await proxy.mend();
+    await recovers(zone, source);
+  });
+
+  t.test(`${kind.name}: the first list comes late`, { buffered: true, skip }, async (t) => {
+    const source = await kind.source(t);
+    const proxy = await FaultProxy.start(source.port);
+    t.teardown(() => proxy.stop());
+    for (const [service, addresses] of Object.entries(KNOWN)) await source.put(service, addresses);
+    await proxy.break({ kind: 'refuse' });
+    const zone = open(t, `{ ${source.registry(proxy.origin)} }`);
+    await zone.until('the outage is told', notHeard(zone, /connection refused/));
+    t.same([zone.status.state, zone.addresses('orders')], ['never-synced', ['SERVFAIL']]);
+    await proxy.mend();
+    await known(zone);
+  });
+
+  t.test(`${kind.name}: it lists nothing all at once, and the guard holds`, { buffered: true, skip }, async (t) => {
+    const source = await kind.source(t);
+    const { zone } = await ready(t, source);
+    for (const service of Object.keys(KNOWN)) await source.remove(service);
+    await zone.until('the guard holds', () => zone.status.guarded === 5);
+    await zone.pass(1500);
+    t.same([zone.status.heard, zone.status.state], [true, 'fresh'], 'it is heard all the same');
+    for (const [service, addresses] of Object.entries(KNOWN)) await source.put(service, addresses);
+    await zone.until('nothing is held', () => zone.status.guarded === 0);
+  });
+
+  t.test(`${kind.name}: changes come in, one by one and many at once`, { buffered: true, skip }, async (t) => {
+    const source = await kind.source(t);
+    const { zone, proxy } = await ready(t, source);
+    for (let i = 1; i <= 30; i++) await source.put(`s${i}`, [`10.1.0.${i}`]);
+    await zone.until('all services', () => zone.status.services === 32);
+    t.same(zone.addresses('s17'), ['10.1.0.17']);
+    await source.put('s17', ['10.1.0.17', '10.2.0.17']);
+    await zone.until('another endpoint', () => zone.addresses('s17').length === 2);
+    await source.put('s17', ['10.1.0.17']);
+    await zone.until('one endpoint less', () => zone.addresses('s17').length === 1);
+    const before = proxy.requests.length;
+    await zone.pass(3000);
+    t.ok(proxy.requests.length - before <= 4, 'a quiet registry is asked once a second');
+    t.same([zone.status.state, zone.status.heard], ['fresh', true], 'R2: and is never stale');
+    t.notOk(zone.reports.some((report) => report.kind === 'unreachable' || report.kind === 'unbelievable'));
+  });
+
+  t.test(`${kind.name}: bad data loses its row and nothing else`, { buffered: true, skip }, async (t) => {
+    const source = await kind.source(t);
+    const { zone } = await ready(t, source);
+    await source.put('mixed', ['10.3.0.1', 'nonsense', '224.0.0.1']);
+    await zone.until('the good endpoint', () => zone.addresses('mixed')[0] === '10.3.0.1');
+    await zone.until('both bad ones are told', () => zone.status.rejected.length === 2);
+    t.match(zone.status.rejected.map(({ reason }) => reason).join(), /an IP address, not "nonsense".*is multicast/);
+  });
+
+  t.test(`${kind.name}: the certificate expires`, { buffered: true, skip }, async (t) => {
+    const certificates = makeCertificates(t.testdir({}));
+    if (certificates === undefined) return t.pass('skipped: no openssl here', { skip: 'no openssl' });
+    const source = await kind.source(t);
+    for (const [service, addresses] of Object.entries(KNOWN)) await source.put(service, addresses);
+    const proxy = await FaultProxy.start(source.port, certificates.good);
+    t.teardown(() => proxy.stop());
+    const stranger = open(t, `{ ${source.registry(proxy.origin)} }`);
+    const zone = open(t, `{ ${source.registry(proxy.origin)}, caFile: ${certificates.caFile} }`);
+    await known(zone);
+    await stranger.until('another authority is not trusted', notHeard(stranger, /not signed by a known authority/));
+    proxy.certify(certificates.expired);
+    await zone.until('the outage is told', notHeard(zone, /the certificate has expired/));
+    await zone.pass(1000);
+    proxy.certify(certificates.good);
+    await recovers(zone, source);
+  });
+}
+
+t.test('http: the bearer token is revoked, and replaced', { buffered: true }, async (t) => {
+  const server = await TargetsServer.start();
+  t.teardown(() => server.stop());
+  const dir = t.testdir({ token: 'first-secret\n' });
+  server.authorization = 'Bearer first-secret';
+  const source = httpSource(server);
+  const { zone } = await ready(t, source, `, tokenFile: ${join(dir, 'token')}`);
+  server.authorization = 'Bearer second-secret';
+  await zone.until('the outage is told', notHeard(zone, /status 401 \(not authorized\)/));
+  await zone.pass(1000);
+  writeFileSync(join(dir, 'token'), 'second-secret\n');
+  await recovers(zone, source);
+  server.authorization = `Basic ${Buffer.from('me:pass-secret').toString('base64')}`;
+  writeFileSync(join(dir, 'password'), 'pass-secret');
+  const other = open(
+    t,
+    `{ ${source.registry(`http://127.0.0.1:${server.port}`)}, username: me, passwordFile: ${join(dir, 'password')} }`,
+  );
+  await known(other);
+  t.notMatch(JSON.stringify([zone.reports, zone.logged, zone.status, other.status]), /secret/);
+});
+
+t.test('http: what has another content type is no list', { buffered: true }, async (t) => {
+  const source = await http.source(t);
+  const { zone, proxy } = await ready(t, source);
+  await proxy.break({ kind: 'rewrite', path: /sd/, rewrite: () => '{"targets": []}' });
+  await zone.until('the outage is told', notHeard(zone, /not believable: .*not a list of target groups/));
+  await proxy.mend();
+  await recovers(zone, source);
+});
+
+const skip = etcd.missing ?? false;
+
+/** An etcd that this story may stop and break. */
+async function ownEtcd(t: Test): Promise<EtcdServer> {
+  const server = await EtcdServer.start(join(t.testdir({}), 'etcd'));
+  t.teardown(() => server.stop());
+  return server;
+}
+
+t.test('etcd: it is restarted', { buffered: true, skip }, async (t) => {
+  const server = await ownEtcd(t);
+  const source = etcdSource(server, '/own');
+  const { zone } = await ready(t, source);
+  await server.stop();
+  await zone.until('the outage is told', () => !zone.status.heard);
+  await zone.pass(1500);
+  await server.run();
+  await recovers(zone, source);
+  t.equal(zone.status.guarded, 0);
+});
+
+t.test('etcd: it is restarted with an empty store', { buffered: true, skip }, async (t) => {
+  const server = await ownEtcd(t);
+  const source = etcdSource(server, '/own');
+  const { zone } = await ready(t, source);
+  await server.stop();
+  server.wipe();
+  await server.run();
+  await zone.until('it is doubted', notHeard(zone, /not believable: revision went back/));
+  await zone.until('it is believed at the second read, and the guard holds', () => zone.status.guarded === 5);
+  t.equal(zone.status.heard, true);
+  for (const [service, addresses] of Object.entries(KNOWN)) await source.put(service, addresses);
+  await zone.until('nothing is held', () => zone.status.guarded === 0);
+});
+
+t.test('etcd: it is restored from an older backup', { buffered: true, skip }, async (t) => {
+  const server = await ownEtcd(t);
+  const source = etcdSource(server, '/own');
+  await source.put('orders', KNOWN.orders);
+  await server.stop();
+  const backup = join(t.testdirName, 'backup');
+  server.backUp(backup);
+  await server.run();
+  const { zone } = await ready(t, source);
+  await server.stop();
+  server.restore(backup);
+  await server.run();
+  await zone.until('it is doubted', notHeard(zone, /not believable: revision went back/));
+  await zone.until('what came after the backup is held', () => zone.status.guarded === KNOWN.billing.length);
+  await recovers(zone, source);
+});
+
+t.test('etcd: a member that is behind answers for a while', { buffered: true, skip }, async (t) => {
+  const source = await etcd.source(t);
+  const { zone, proxy } = await ready(t, source);
+  const rewrite = (body: string): string => {
+    const reply = JSON.parse(body) as { header: { revision: string }; kvs?: unknown[]; count?: string };
+    reply.header.revision = '1';
+    return JSON.stringify({ header: reply.header });
+  };
+  await proxy.break({ kind: 'rewrite', path: /range/, rewrite });
+  await zone.until('it is doubted', notHeard(zone, /not believable: revision went back from \d+ to 1$/));
+  await zone.pass(2000);
+  await proxy.mend();
+  await recovers(zone, source);
+  t.equal(zone.status.guarded, 0);
+});
+
+t.test('etcd: a watch is half open while reads are answered', { buffered: true, skip }, async (t) => {
+  const source = await etcd.source(t);
+  const { zone, proxy } = await ready(t, source);
+  await zone.pass(1200);
+  await proxy.break({ kind: 'silent', path: /watch/ });
+  const lists = proxy.requests.filter((path) => path.endsWith('watch')).length;
+  await source.put('hidden', ['10.4.0.1']);
+  await zone.until('the change comes all the same', () => zone.addresses('hidden')[0] === '10.4.0.1');
+  t.equal(zone.status.heard, true);
+  t.ok(proxy.requests.filter((path) => path.endsWith('watch')).length > lists, 'by another list and watch');
+  await proxy.mend();
+  await recovers(zone, source);
+});
+
+t.test('etcd: the watch begins where the history was compacted', { buffered: true, skip }, async (t) => {
+  const server = await ownEtcd(t);
+  const source = etcdSource(server, '/own');
+  const proxy = await FaultProxy.start(server.port);
+  t.teardown(() => proxy.stop());
+  for (const [service, addresses] of Object.entries(KNOWN)) await source.put(service, addresses);
+  await proxy.break({ kind: 'delay', path: /watch/, ms: 800 });
+  const zone = open(t, `{ ${source.registry(proxy.origin)} }`);
+  await known(zone);
+  await source.put('missed', ['10.5.0.1']);
+  const revision = await server.put('/elsewhere', 'x');
+  await server.call('kv/compaction', { revision: String(revision) });
+  await zone.until('it is listed again', () => zone.addresses('missed')[0] === '10.5.0.1');
+  t.match(zone.logged.join('\n'), /watch-failed .*revisions before \d+ are gone/);
+  await proxy.mend();
+  await recovers(zone, source);
+});
+
+t.test(
+  'etcd: other keys of the cluster change, and the zone is asked no more for that',
+  { buffered: true, skip },
+  async (t) => {
+    const server = await ownEtcd(t);
+    const { zone, proxy } = await ready(t, etcdSource(server, '/own'));
+    const before = proxy.requests.length;
+    for (let i = 0; i < 50; i++) await server.put(`/elsewhere/${i}`, 'x');
+    await zone.pass(3000);
+    t.ok(proxy.requests.length - before <= 4, `${proxy.requests.length - before} requests`);
+    t.equal(zone.status.state, 'fresh');
+  },
+);
+
+t.test('etcd: of several members the dead ones do no harm', { buffered: true, skip }, async (t) => {
+  const source = await etcd.source(t);
+  const { zone, proxy } = await ready(t, source);
+  const backwards = source.registry(proxy.origin).replace('["', '["http://127.0.0.1:9", "');
+  const second = open(t, `{ ${backwards} }`);
+  await known(second);
+  await proxy.break({ kind: 'status', status: 503 });
+  const both = /127\.0\.0\.1:9: connection refused; http:\S+: status 503 \(not available\)/;
+  await second.until('all members are told', notHeard(second, both));
+  await proxy.mend();
+  await recovers(second, source);
+  await recovers(zone, source);
+});
+
+t.test('etcd: users, tokens that a restart forgets, a password that changes', { buffered: true, skip }, async (t) => {
+  const server = await ownEtcd(t);
+  const source = etcdSource(server, '/own');
+  for (const [service, addresses] of Object.entries(KNOWN)) await source.put(service, addresses);
+  for (const [name, password] of [
+    ['root', 'root-secret'],
+    ['reader', 'reader-secret'],
+  ]) {
+    await server.call('auth/user/add', { name, password });
+  }
+  const range = { key: btoa('/own/'), range_end: btoa('/own0') };
+  await server.call('auth/role/add', { name: 'root' });
+  await server.call('auth/role/add', { name: 'read' });
+  await server.call('auth/role/grant', { name: 'read', perm: { permType: 'READ', ...range } });
+  await server.call('auth/user/grant', { user: 'root', role: 'root' });
+  await server.call('auth/user/grant', { user: 'reader', role: 'read' });
+  await server.call('auth/enable', {});
+  await server.signIn('root', 'root-secret');
+  const password = join(t.testdirName, 'password');
+  writeFileSync(password, 'reader-secret\n');
+  const registry = `${source.registry(server.origin)}, username: reader, passwordFile: ${password}`;
+  const zone = open(t, `{ ${registry} }`);
+  await known(zone);
+  await recovers(zone, source);
+
+  await server.stop();
+  await server.run();
+  await server.signIn('root', 'root-secret');
+  await source.put('again', ['10.6.0.1']);
+  await zone.until('a new token', () => zone.addresses('again')[0] === '10.6.0.1');
+
+  await server.call('auth/role/revoke', { role: 'read', ...range });
+  await server.signIn('root', 'root-secret');
+  await zone.until('the outage is told', notHeard(zone, /permission denied/));
+  await server.call('auth/role/grant', { name: 'read', perm: { permType: 'READ', ...range } });
+  await server.signIn('root', 'root-secret');
+  await zone.until('heard again', () => zone.status.heard);
+
+  await server.call('auth/user/changepw', { name: 'reader', password: 'other-secret' });
+  await server.signIn('root', 'root-secret');
+  await zone.until('the outage is told', notHeard(zone, /authentication failed/));
+  writeFileSync(password, 'other-secret\n');
+  await zone.until('heard again', () => zone.status.heard);
+  t.notMatch(JSON.stringify([zone.reports, zone.logged, zone.status]), /secret/);
+  t.match(readFileSync(password, 'utf8'), /secret/, 'there was something to leak');
+});
+
+t.test("etcd: CoreDNS's records", { buffered: true, skip }, async (t) => {
+  shared ??= EtcdServer.start(t.testdir({}));
+  const server = await shared;
+  await server.put('/skydns/test/svc/web/x1', { host: '10.7.0.1', port: 80 });
+  await server.put('/skydns/test/svc/web/blue/x2', { host: '10.7.0.2', port: 80, ttl: 60 });
+  await server.put('/skydns/test/other/web/x1', { host: '10.7.9.9', port: 80 });
+  const zone = open(t, `{ type: etcd, endpoints: ["${server.origin}"] }`);
+  await zone.until('the first list', () => zone.status.state === 'fresh');
+  t.same(zone.addresses('web'), ['10.7.0.1', '10.7.0.2']);
+  t.same(zone.addresses('blue.web'), ['10.7.0.2']);
+  await server.delete('/skydns/test/svc/web/x1');
+  await zone.until('a record less', () => zone.addresses('web').length === 1);
+});
