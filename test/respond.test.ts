@@ -178,6 +178,21 @@ t.test('negative answers (R25)', async (t) => {
     t.same(summary(world.ask('nope.svc.internal', 'A', { edns: {} })), NXDOMAIN);
   });
 
+  t.test('while target names are still being put, only they may yet exist', async (t) => {
+    const world = small();
+    world.zone('svc.internal').setState({ ...SYNCED, targetsPending: true });
+    t.same(summary(world.ask('10-9-9-9.ip.svc.internal', 'A', { edns: {} })), {
+      rcode: 2,
+      aa: 0,
+      answers: 0,
+      soa: [],
+      ede: 14,
+    });
+    t.same(summary(world.ask('x.ip.svc.internal', 'A', { edns: {} })), NXDOMAIN, 'which is no address');
+    t.same(summary(world.ask('nope.svc.internal', 'A', { edns: {} })), NXDOMAIN);
+    t.equal(world.ask('web.svc.internal', 'A').answers.length, 2);
+  });
+
   t.test('before the first sync a name that fits a form is SERVFAIL with EDE 14, any other NXDOMAIN', async (t) => {
     const world = new World();
     world.zone('svc.internal').setState({ ...SYNCED, synced: false });

@@ -40,6 +40,8 @@ export interface ServiceView {
 export interface ZoneAnswerState {
   /** False until the first list or a snapshot: names that fit a form are SERVFAIL with EDE 14 (R25). */
   readonly synced: boolean;
+  /** Target names are still being put after a start: one that is not found may yet exist. */
+  readonly targetsPending?: boolean;
   /** Goes with NXDOMAIN: EDE 19 while the registry is not heard (R25). */
   readonly negative?: Ede;
   /** Unix time of the zone's last change, in seconds: the SOA serial (R27). */

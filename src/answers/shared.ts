@@ -101,6 +101,10 @@ export const EDE_BARE_LENGTH = 8;
 
 /** Zone state: word 0 size; u16 at 4 is it synced; u16 at 6 SOA length; word 2 EDE of NXDOMAIN; from 12 the SOA's tail. */
 export const ZONE_SYNCED = 4 >> 1;
+/** Values of that: names that are not found may exist: all that fit a form, or target names only, or none. */
+export const NOT_SYNCED = 0;
+export const SYNCED = 1;
+export const TARGETS_PENDING = 2;
 export const ZONE_SOA_LENGTH = 6 >> 1;
 export const ZONE_NEGATIVE_WORD = 2;
 export const ZONE_SOA_BYTES = 12;

@@ -7,7 +7,15 @@ import type { ZoneAnswerState, ZoneSpec } from './contract.js';
 import type { SetRef } from './entry.js';
 import { TARGETS_LABEL } from './naming/rfc2782.js';
 import { singleSet } from './sets.js';
-import { ZONE_NEGATIVE_WORD, ZONE_SOA_BYTES, ZONE_SOA_LENGTH, ZONE_SYNCED } from './shared.js';
+import {
+  NOT_SYNCED,
+  SYNCED,
+  TARGETS_PENDING,
+  ZONE_NEGATIVE_WORD,
+  ZONE_SOA_BYTES,
+  ZONE_SOA_LENGTH,
+  ZONE_SYNCED,
+} from './shared.js';
 
 const ROOT = Uint8Array.of(0);
 
@@ -53,7 +61,7 @@ export function statusSets(spec: ZoneSpec, strings: readonly string[]): SetRef[]
 export function zoneStateBlock(
   zone: Uint8Array,
   spec: ZoneSpec,
-  state: Pick<ZoneAnswerState, 'synced' | 'serial'>,
+  state: Pick<ZoneAnswerState, 'synced' | 'targetsPending' | 'serial'>,
   negative: number,
 ): Uint8Array {
   const tail = new ByteWriter(512);
@@ -62,7 +70,7 @@ export function zoneStateBlock(
   const words = new Int32Array(block.buffer);
   const halves = new Uint16Array(block.buffer);
   words[0] = block.length;
-  halves[ZONE_SYNCED] = state.synced ? 1 : 0;
+  halves[ZONE_SYNCED] = !state.synced ? NOT_SYNCED : state.targetsPending ? TARGETS_PENDING : SYNCED;
   halves[ZONE_SOA_LENGTH] = tail.length;
   words[ZONE_NEGATIVE_WORD] = negative;
   block.set(tail.view(), ZONE_SOA_BYTES);

@@ -48,12 +48,14 @@ const LAST_MS: Ms = 300;
 export async function runDaemon(options: DaemonOptions): Promise<number> {
   const clock = new BootClock();
   const log = openLog({ level: options.config.log.level, name: 'resolver', now: () => clock.now().boot });
+  const daemon = new Daemon(options, clock, log);
   try {
-    return await new Daemon(options, clock, log).run();
+    const code = await daemon.run();
+    // Nothing that is still open keeps the process; a thread that waits for a hanging disk would keep even an exit.
+    setTimeout(() => (daemon.stuck ? process.kill(process.pid, 'SIGKILL') : process.exit(code)), LAST_MS).unref();
+    return code;
   } finally {
     log.close();
-    // What a hanging disk keeps alive does not keep the process.
-    setTimeout(() => process.kill(process.pid, 'SIGKILL'), LAST_MS).unref();
   }
 }
 
@@ -70,6 +72,10 @@ class Daemon {
   readonly #watch = new ClockWatch(LOOK_MS);
   readonly #counters = new DaemonCounters();
   readonly #ends: (() => unknown)[] = [];
+  /** Sockets that are being opened. */
+  readonly #opening: Promise<unknown>[] = [];
+  /** A thread could not be ended. */
+  stuck = false;
   #config: Config;
   #configError: string | undefined;
   #lastGood: boolean;
@@ -170,14 +176,14 @@ class Daemon {
       this.#leave(now);
     });
     this.#prober.setTargets(this.#resolver.targets());
-    void this.#prober
-      .start()
-      .catch((error: Error) => this.#log.log('error', 'prober-socket', { reason: error.message }));
+    this.#opening.push(
+      this.#prober.start().catch((error: Error) => this.#log.log('error', 'prober-socket', { reason: error.message })),
+    );
     this.#watch.observe(this.#clock.read());
     this.#putDeferred();
     this.#every(LOOK_MS, () => this.#look());
     this.#every(SNAPSHOT_MS, () => this.#save());
-    this.#openControl().catch((error: Error) => this.#bug(error));
+    this.#opening.push(this.#openControl().catch((error: Error) => this.#bug(error)));
     void this.#keepConfig();
     process.on('uncaughtException', (error) => this.#bug(error));
     this.#leave(this.#clock.now());
@@ -226,7 +232,6 @@ class Daemon {
       ...(config.admin === undefined ? {} : { admin: config.admin }),
       log: this.#log.log,
     });
-    this.#ends.push(() => this.#admin?.stop());
     if (this.#stopping === undefined) await this.#admin.start();
   }
 
@@ -360,8 +365,10 @@ class Daemon {
     this.#save();
     const written = await this.#sync.flush(FLUSH_MS);
     if (!written) this.#log.log('warn', 'snapshot-incomplete', {});
-    await Promise.all([served, this.#prober.stop()]);
-    await this.#sync.stop();
+    // What is still being opened would stay open behind us.
+    await Promise.allSettled(this.#opening);
+    await Promise.all([served, this.#prober.stop(), this.#admin?.stop()]);
+    this.stuck = !(await this.#sync.stop());
     clearTimeout(last);
     this.#log.log('info', 'stopped', {});
     return OK;

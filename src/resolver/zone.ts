@@ -482,7 +482,8 @@ export class Zone {
     this.#sound(now);
     this.names.show(
       {
-        synced: this.source !== 'none' && !this.names.deferred,
+        synced: this.source !== 'none',
+        ...(this.names.deferred ? { targetsPending: true } : {}),
         ...(this.heard ? {} : { negative: { code: EDE_STALE_NXDOMAIN, text: 'registry not heard' } }),
         serial: this.serial,
         statusText: statusText(this, stale),

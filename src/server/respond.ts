@@ -1,14 +1,16 @@
-import { fitsForm } from '../answers/naming/rfc2782.js';
+import { fitsForm, isTargetName } from '../answers/naming/rfc2782.js';
 import {
   EDE_BARE_BYTES,
   EDE_BARE_LENGTH,
   EDE_CODE,
   EDE_FULL_BYTES,
   EDE_FULL_LENGTH,
+  NOT_SYNCED,
   SEGMENT_UNITS_LOG2,
   SEGMENT_UNITS_MASK,
   SET_ZONE,
   type SharedTable,
+  SYNCED,
   ZONE_NEGATIVE_WORD,
   ZONE_SOA_BYTES,
   ZONE_SOA_LENGTH,
@@ -193,7 +195,7 @@ export class Responder {
     const { memory } = this.#reader;
     const state = memory.zoneStates[zone.index]!;
     const fits = fitsForm(bytes, this.#query.labels, this.#reader.zoneLabel);
-    if (state === 0 || (fits && memory.half(state, ZONE_SYNCED) === 0)) {
+    if (state === 0 || (fits && this.#mayExist(bytes, memory.half(state, ZONE_SYNCED)))) {
       plan.rcode = RCODE.SERVFAIL;
       this.#fixedEde = EDE.NOT_READY;
       return;
@@ -202,6 +204,12 @@ export class Responder {
     plan.authoritative = true;
     if (fits) this.#ede = memory.word(state, ZONE_NEGATIVE_WORD);
     this.#addSoa(zone);
+  }
+
+  /** Whether a name that fits a form and was not found may exist, for all that is known. */
+  #mayExist(bytes: Uint8Array, synced: number): boolean {
+    if (synced === SYNCED) return false;
+    return synced === NOT_SYNCED || isTargetName(bytes, this.#query.labels, this.#reader.zoneLabel);
   }
 
   /** R23: a reverse name belongs to no zone of ours; the first zone that has its address and this client answers. */

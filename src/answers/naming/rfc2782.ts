@@ -114,6 +114,11 @@ export function fitsForm(bytes: Uint8Array, labels: Uint16Array, count: number):
   return left === 1 || isUnderscored(bytes, labels[0]!);
 }
 
+/** Of a name that fits a form: is it an address's (R23)? */
+export function isTargetName(bytes: Uint8Array, labels: Uint16Array, count: number): boolean {
+  return count === 2 && isTargets(bytes, labels[1]!);
+}
+
 function lower(byte: number): number {
   return byte >= 0x41 && byte <= 0x5a ? byte + 32 : byte;
 }
