@@ -31,6 +31,8 @@ export interface EtcdRegistryOptions {
 /** For one member to give a whole list. */
 const LIST_MS: Ms = 10_000;
 const LIVENESS_MS: Ms = 5_000;
+/** Liveness reads come as often as this, however long `softTtl`. */
+const MAX_INTERVAL_MS: Ms = 60_000;
 
 /** What was read last. */
 interface Known {
@@ -62,7 +64,7 @@ export class EtcdRegistry implements Adapter, Follower {
 
   constructor(config: EtcdRegistryConfig, { softTtl, limits, allowAddresses }: EtcdRegistryOptions) {
     this.identity = registryIdentity(config);
-    this.interval = softTtl / 2;
+    this.interval = Math.min(MAX_INTERVAL_MS, softTtl / 2);
     this.presenceDeadline = Math.min(LIVENESS_MS, this.interval);
     this.deadline = config.endpoints.length * LIST_MS + 1000;
     this.#endpoints = config.endpoints;
