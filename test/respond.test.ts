@@ -179,8 +179,8 @@ t.test('negative answers (R25)', async (t) => {
   });
 
   t.test('while target names are still being put, only they may yet exist', async (t) => {
-    const world = small();
-    world.zone('svc.internal').setState({ ...SYNCED, targetsPending: true });
+    const world = new World();
+    world.zone('svc.internal', [service('web', WEB)]).setState({ ...SYNCED, targetsPending: true });
     t.same(summary(world.ask('10-9-9-9.ip.svc.internal', 'A', { edns: {} })), {
       rcode: 2,
       aa: 0,

@@ -24,6 +24,7 @@ import { type SnapshotDelta, SnapshotWriter, type SnapshotWriterOptions } from '
 import { SyncLink } from '../src/resolver/sync-link.js';
 import { removeTemporaries, replaceFile } from '../src/system/atomic-file.js';
 import { BootClock, type ClockReadings, ClockWatch } from '../src/system/boot-clock.js';
+import { makeFolder, makeFolderAsync } from '../src/system/folder.js';
 import { machineId } from '../src/system/machine.js';
 
 const ZONE = 'svc.internal';
@@ -541,4 +542,16 @@ t.test('R30: the clocks part', async (t) => {
   let gap: unknown;
   for (let s = 0; s < 100_000; s++) gap ??= drifting.observe({ mono: s * 1000, boot: s * 1000, wall: s * 1000.5 });
   t.equal(gap, undefined, 'a clock that is slewed for a day is no gap');
+});
+
+t.test('a folder that the system will not have made is an error, not a wait for ever', async (t) => {
+  const dir = t.testdir();
+  makeFolder(join(dir, 'a', 'b', 'c'), 0o700);
+  t.equal(statSync(join(dir, 'a', 'b', 'c')).mode & 0o777, 0o700);
+  makeFolder(join(dir, 'a', 'b', 'c'), 0o700);
+  writeFileSync(join(dir, 'file'), '');
+  for (const bad of [join(dir, 'file'), join(dir, 'file', 'x'), '/proc/holdfast-test/x']) {
+    t.throws(() => makeFolder(bad, 0o700), bad);
+    await t.rejects(makeFolderAsync(bad, 0o700), bad);
+  }
 });

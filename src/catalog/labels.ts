@@ -9,57 +9,81 @@ export function foldLabel(name: string): string | undefined {
   return LABEL.test(label) ? label : undefined;
 }
 
-/** Which service of a zone is answered under which label; of two that fold to one, the first in byte order has it (R22). */
+/**
+ * Which service of a zone is answered under which label. Of several that fold to one, one that the registry lists has
+ * it before one that only the guard keeps, and then the first in byte order (R22).
+ */
 export class Labels {
+  readonly #isListed: (service: string) => boolean;
   /** Services by the label they claim, in byte order. */
-  readonly #claims = new Map<string, string[]>();
-  readonly #labels = new Map<string, string>();
+  readonly #claims = new Map<string, readonly string[]>();
+  readonly #labels = new Map<string, readonly string[]>();
   /** Services without a name of their own. */
   readonly unnamed = new Set<string>();
 
-  /** Claims the service's label, in place of one it had. Returns it, or undefined when the service gets no name. */
-  add(service: string, alias?: string): string | undefined {
-    const folded = foldLabel(alias ?? service);
-    const label = folded === RESERVED ? undefined : folded;
-    if (label !== undefined && this.#labels.get(service) === label) return label;
-    this.remove(service);
-    if (label === undefined) {
-      this.unnamed.add(service);
-      return undefined;
+  constructor(isListed: (service: string) => boolean) {
+    this.#isListed = isListed;
+  }
+
+  /** Claims the service's labels: its own, when it is one, and its alias. Returns those that it claims no more. */
+  add(service: string, alias?: string): readonly string[] {
+    const before = this.of(service);
+    const now = [...new Set([service, alias])]
+      .map((name) => (name === undefined ? undefined : foldLabel(name)))
+      .filter((label) => label !== undefined && label !== RESERVED) as string[];
+    if (now.length === 0) this.unnamed.add(service);
+    else this.unnamed.delete(service);
+    if (before.join() === now.join()) return [];
+    const gone = before.filter((label) => !now.includes(label));
+    for (const label of gone) this.#unclaim(label, service);
+    for (const label of now) {
+      const claims = this.#claims.get(label) ?? [];
+      if (!claims.includes(service)) this.#claims.set(label, [...claims, service].sort(byBytes));
     }
-    this.#labels.set(service, label);
-    this.#claims.set(label, [...(this.#claims.get(label) ?? []), service].sort(byBytes));
-    return label;
+    if (now.length === 0) this.#labels.delete(service);
+    else this.#labels.set(service, now);
+    return gone;
   }
 
-  /** Gives the service's label back. Returns it. */
-  remove(service: string): string | undefined {
+  /** Gives the service's labels back. Returns them. */
+  remove(service: string): readonly string[] {
     this.unnamed.delete(service);
-    const label = this.#labels.get(service);
-    if (label === undefined) return undefined;
+    const labels = this.of(service);
     this.#labels.delete(service);
-    const left = (this.#claims.get(label) ?? []).filter((name) => name !== service);
-    if (left.length === 0) this.#claims.delete(label);
-    else this.#claims.set(label, left);
-    return label;
+    for (const label of labels) this.#unclaim(label, service);
+    return labels;
   }
 
-  /** The label that a service claims. */
-  of(service: string): string | undefined {
-    return this.#labels.get(service);
+  /** The labels that a service claims. */
+  of(service: string): readonly string[] {
+    return this.#labels.get(service) ?? [];
   }
 
   owner(label: string): string | undefined {
-    return this.#claims.get(label)?.[0];
+    const claims = this.#claims.get(label);
+    if (claims === undefined || claims.length < 2) return claims?.[0];
+    return claims.find((service) => this.#isListed(service)) ?? claims[0];
+  }
+
+  /** The labels under which the service itself is answered. */
+  owned(service: string): readonly string[] {
+    return this.of(service).filter((label) => this.owner(label) === service);
   }
 
   /** Shown conflicts: who has a label, and who goes without. */
   conflicts(): string[] {
     const shown: string[] = [];
-    for (const [label, [first, ...others]] of this.#claims) {
-      for (const other of others) shown.push(`${other} has no name: ${label} belongs to ${first}`);
+    for (const [label, claims] of this.#claims) {
+      const owner = this.owner(label);
+      for (const other of claims) if (other !== owner) shown.push(`${other} has no name: ${label} belongs to ${owner}`);
     }
     return shown;
+  }
+
+  #unclaim(label: string, service: string): void {
+    const left = (this.#claims.get(label) ?? []).filter((name) => name !== service);
+    if (left.length === 0) this.#claims.delete(label);
+    else this.#claims.set(label, left);
   }
 }
 

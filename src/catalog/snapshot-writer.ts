@@ -1,8 +1,8 @@
 /** Writing snapshots as the zones change (R29). Lives in the sync worker, so that no query waits for a disk. */
-import { mkdir } from 'node:fs/promises';
 import { LATE, OneFlight } from '../registry/one-flight.js';
 import { removeTemporaries, replaceFile } from '../system/atomic-file.js';
 import type { Ms, WallMs } from '../system/clock.js';
+import { makeFolderAsync } from '../system/folder.js';
 import { encodeSnapshot, snapshotPaths } from './snapshot-format.js';
 
 /**
@@ -148,7 +148,7 @@ export class SnapshotWriter {
     let reason: string | undefined;
     try {
       const written = await this.#flight.run(async () => {
-        await mkdir(folder, { recursive: true, mode: 0o700 });
+        await makeFolderAsync(folder, 0o700);
         await replaceFile(current, chunks, { mode: 0o600, keepAs: previous });
       }, WRITE_DEADLINE_MS);
       if (written === LATE) reason = `not written within ${WRITE_DEADLINE_MS / 1000} s`;

@@ -5,7 +5,6 @@ import {
   constants,
   fstatSync,
   lstatSync,
-  mkdirSync,
   openSync,
   readdirSync,
   readSync,
@@ -15,6 +14,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { Ms, WallMs } from '../system/clock.js';
+import { makeFolder } from '../system/folder.js';
 import { type DecodedSnapshot, decodeSnapshot, snapshotPaths } from './snapshot-format.js';
 
 /** Of the snapshots that were set aside, so many are kept a zone. */
@@ -85,7 +85,7 @@ export function isTrusted(snapshot: LoadedSnapshot, snapshotTrust: Ms): boolean 
 /** Makes the folder, for this user alone. False when there is no using it. */
 function ownFolder(folder: string, problems: string[]): boolean {
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    makeFolder(folder, 0o700);
     const stats = lstatSync(folder);
     if (!stats.isDirectory()) throw new Error('not a directory');
     if (!isOurs(stats)) throw new Error(`it belongs to user ${stats.uid}, not to this one`);

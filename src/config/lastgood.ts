@@ -4,9 +4,10 @@
  * Beside the text its checked form is kept, so that a restart with an unchanged file need not load the YAML parser and
  * the schema before the first answer.
  */
-import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { closeSync, existsSync, fstatSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { makeFolder } from '../system/folder.js';
 import { defaultPlaces, type Places } from './places.js';
 import { readSource } from './read.js';
 import type { Config } from './types.js';
@@ -38,7 +39,7 @@ function checkedFile(stateDir: string): string {
 export async function keepLastGood({ config, text }: LoadedConfig, places: Places = defaultPlaces()): Promise<void> {
   if (existsSync(lastGoodFile(config.stateDir)) && readChecked(config.file, text, places)) return;
   const { default: writeFileAtomic } = await import('write-file-atomic');
-  mkdirSync(config.stateDir, { recursive: true, mode: 0o700 });
+  makeFolder(config.stateDir, 0o700);
   await writeFileAtomic(lastGoodFile(config.stateDir), text, { mode: 0o600 });
   const checked: Checked = { program: fingerprint(), file: config.file, places, text, config };
   await writeFileAtomic(checkedFile(config.stateDir), JSON.stringify(checked), { mode: 0o600 });

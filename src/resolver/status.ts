@@ -1,7 +1,6 @@
 import { isIP } from 'node:net';
 import type { ServiceStatus, ZoneStatus } from '../admin/documents.js';
 import type { CatalogRow } from '../catalog/row.js';
-import type { Service } from '../catalog/service.js';
 import { registryIdentity } from '../registry/identity.js';
 import type { Instant } from '../system/clock.js';
 import type { Zone } from './zone.js';
@@ -56,7 +55,7 @@ export function serviceStatus(zone: Zone): ServiceStatus[] {
   for (const service of zone.catalog.services.values()) {
     if (!service.known) continue;
     const rows = service.standing();
-    const label = ownLabel(zone, service);
+    const [label] = zone.names.labels.owned(service.name);
     all.push({
       zone: zone.config.name,
       name: service.name,
@@ -69,12 +68,6 @@ export function serviceStatus(zone: Zone): ServiceStatus[] {
     });
   }
   return all;
-}
-
-/** The label under which the service itself is answered (R22). */
-export function ownLabel(zone: Zone, service: Service): string | undefined {
-  const label = zone.names.labels.of(service.name);
-  return label !== undefined && zone.names.labels.owner(label) === service.name ? label : undefined;
 }
 
 function stands(row: CatalogRow): boolean {

@@ -27,7 +27,7 @@ export interface NamesSource {
 }
 
 export class ZoneNames {
-  readonly labels = new Labels();
+  readonly labels: Labels;
   readonly kept: KeptTargets;
   readonly #source: NamesSource;
   readonly #table: AnswerTable;
@@ -47,27 +47,25 @@ export class ZoneNames {
     this.#spec = spec;
     this.#source = source;
     this.kept = new KeptTargets(keepTargets);
+    this.labels = new Labels((name) => source.service(name)?.listed === true);
     this.#answers = new ZoneAnswers(table, table.allocZone(), spec);
     this.#plain = table.allocStatus();
     this.#guarded = table.allocStatus();
   }
 
-  /** Answers the service under its label, if it is its own (R22); takes the name away from one that is not known. */
+  /** Answers the service under the labels that are its own (R22); takes its names away when it is not known. */
   publish(service: Service): void {
     if (!service.known) {
       this.forget(service);
       return;
     }
-    const had = this.labels.of(service.name);
-    const label = this.labels.add(service.name, this.#source.answering(service).alias);
-    if (had !== undefined && had !== label) this.#publishOwner(had);
-    if (label !== undefined && this.labels.owner(label) === service.name) this.#put(service, label);
+    for (const label of this.labels.add(service.name, this.#source.answering(service).alias)) this.#publishOwner(label);
+    for (const label of this.labels.of(service.name)) this.#publishOwner(label);
   }
 
-  /** Gives the service's label back (R22). */
+  /** Gives the service's labels back (R22). */
   forget(service: Service): void {
-    const label = this.labels.remove(service.name);
-    if (label !== undefined) this.#publishOwner(label);
+    for (const label of this.labels.remove(service.name)) this.#publishOwner(label);
   }
 
   /** A row has the address (R23). */
