@@ -56,7 +56,7 @@ async function zones(bench) {
       starts.push(took);
       atAnswer = program.memory();
       if (i === STARTS - 1) settled = await memoryAtRest(program);
-      await program.kill();
+      await program.stop();
     }
     say(
       `${count(endpoints)} endpoints: first answer after ${ms(median(starts))} ms, ${mib(settled.now)} MiB, at most ${mib(settled.peak)}`,

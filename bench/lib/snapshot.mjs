@@ -13,7 +13,7 @@ const ANSWER_MS = 120_000;
 const RETRY_MS = 2;
 
 /**
- * Lets holdfast read the registry's file once and write its snapshot, then ends it the hard way.
+ * Lets holdfast read the registry's file once and write its snapshot, then ends it.
  * @returns the configuration with that snapshot behind it, and the time to the first list's answers in ms
  */
 export async function prepareSnapshot(bench, name, data, zone = {}) {
@@ -23,7 +23,8 @@ export async function prepareSnapshot(bench, name, data, zone = {}) {
   const config = writeConfig(folder, port, registry, { zone });
   const began = performance.now();
   const program = bench.start(process.execPath, serveArguments(config));
-  await answersAll(port, data, LIST_MS);
+  // The last service of the list is answered: so are all.
+  await answers(program, port, data.services - 1, { timeout: LIST_MS });
   const listMs = performance.now() - began;
   const snapshots = join(folder, 'state', 'snapshots');
   for (let waited = 0; !hasFile(snapshots); waited += 100) {
@@ -31,7 +32,7 @@ export async function prepareSnapshot(bench, name, data, zone = {}) {
     await sleep(100);
   }
   const memory = program.memory();
-  await program.kill();
+  await program.stop();
   return { port, config, listMs, memory };
 }
 
@@ -39,15 +40,17 @@ export async function prepareSnapshot(bench, name, data, zone = {}) {
 export async function startFromSnapshot(bench, { port, config }, core) {
   const began = performance.now();
   const program = bench.start(process.execPath, serveArguments(config), { core });
-  const accept = (reply) => reply.rcode === 0 && reply.answers > 0;
-  await ask(port, `${serviceName(0)}.${ZONE}`, 'SRV', { timeout: ANSWER_MS, retry: RETRY_MS, accept });
+  await answers(program, port, 0, { timeout: ANSWER_MS, retry: RETRY_MS });
   return { program, ms: performance.now() - began };
 }
 
-/** The last service of the list is answered: so are all. */
-function answersAll(port, data, timeout) {
+/** Resolves with the first answer to a service's name. Rejects when the program ends instead. */
+function answers(program, port, service, options) {
   const accept = (reply) => reply.rcode === 0 && reply.answers > 0;
-  return ask(port, `${serviceName(data.services - 1)}.${ZONE}`, 'SRV', { timeout, accept });
+  const ended = program.ended.then(() => {
+    throw new Error(`holdfast ended: ${program.output}`);
+  });
+  return Promise.race([ask(port, `${serviceName(service)}.${ZONE}`, 'SRV', { ...options, accept }), ended]);
 }
 
 /** Files come by rename: one that is there is whole. */
