@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { appendFileSync, mkdirSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import { createServer, type IncomingHttpHeaders } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { setImmediate as immediate, setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
@@ -13,6 +15,8 @@ import { EtcdMirror } from '../src/registry/etcd-mirror.js';
 import { plainLayout } from '../src/registry/etcd-plain.js';
 import { skydnsLayout } from '../src/registry/etcd-skydns.js';
 import { FileRegistry } from '../src/registry/file.js';
+import { HttpRegistry } from '../src/registry/http.js';
+import { requestFailure, statusFailure } from '../src/registry/http-failure.js';
 import { readTargets } from '../src/registry/http-targets.js';
 import { ListMemory } from '../src/registry/list-memory.js';
 import { LATE, OneFlight } from '../src/registry/one-flight.js';
@@ -1394,6 +1398,82 @@ t.test('targets of HTTP service discovery: the labels say the rest', async (t) =
   t.match(readTargets('[{"targets": ["10.0.0.1"], "labels": {"job": "a"}}]', { ...options, port: 9100 }), {
     services: [{ rows: [{ port: 9100 }] }],
   });
+});
+
+t.test('a registry behind HTTP: what is a list, and what is not believed', async (t) => {
+  let answer: { status?: number; type?: string; body?: string | Buffer; headers?: Record<string, string> } = {};
+  const seen: IncomingHttpHeaders[] = [];
+  const server = createServer((req, res) => {
+    seen.push(req.headers);
+    res.writeHead(answer.status ?? 200, { 'content-type': answer.type ?? 'application/json', ...answer.headers });
+    res.end(answer.body ?? '[{"targets": ["10.0.0.1:80"], "labels": {"job": "a"}}]');
+  });
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+  const dir = t.testdir({ token: ' a-secret \n', empty: '\n', odd: 'a\nb' });
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/sd?x=1`;
+  const base = { type: 'http', url, interval: 5000, serviceLabel: 'job', tokenFile: join(dir, 'token') } as const;
+  const zone = { limits: { ...LIMITS, maxBody: 2000 }, allowAddresses: [] };
+  const registry = new HttpRegistry(base, zone);
+  t.teardown(() => {
+    registry.close();
+    server.close();
+    server.closeAllConnections();
+  });
+  const ask = async (next: typeof answer, from = registry): Promise<unknown> => {
+    answer = next;
+    const result = await from.poll({ signal: NEVER, fresh: true });
+    return 'reason' in result ? `${result.kind} ${result.reason.replace(url, 'URL')}` : brief(result);
+  };
+  t.same(await ask({}), ['a=10.0.0.1']);
+  t.match(seen[0], {
+    accept: 'application/json',
+    authorization: 'Bearer a-secret',
+    'x-prometheus-refresh-interval-seconds': '5',
+  });
+  t.same(await ask({ type: 'Application/JSON; charset=utf-8' }), ['a=10.0.0.1']);
+  t.same(await ask({ body: '[]' }), []);
+  t.equal(await ask({ type: 'text/html' }), 'unbelievable URL: the content type is not application/json');
+  t.equal(await ask({ body: '' }), 'unbelievable URL: the body is not JSON');
+  t.equal(await ask({ body: Buffer.from([0xff]) }), 'unbelievable URL: the body is not UTF-8');
+  t.equal(await ask({ body: ' '.repeat(2001) }), 'unbelievable URL: more than limits.maxBody (2000 bytes)');
+  t.equal(await ask({ status: 302, headers: { location: url } }), 'unreachable URL: status 302', 'not followed');
+  t.equal(await ask({ status: 204 }), 'unreachable URL: status 204');
+  const failing = async (file: string): Promise<unknown> => {
+    const other = new HttpRegistry({ ...base, tokenFile: join(dir, file) }, zone);
+    t.teardown(() => other.close());
+    return String(await ask({}, other)).replace(dir, 'DIR');
+  };
+  const before = seen.length;
+  t.equal(await failing('none'), 'unreachable URL: DIR/none cannot be used: no such file or directory (ENOENT)');
+  t.equal(await failing('empty'), 'unreachable URL: DIR/empty cannot be used: it is empty');
+  t.equal(await failing('odd'), 'unreachable URL: DIR/odd cannot be used: it is not one line of printable ASCII');
+  t.equal(await failing('.'), 'unreachable URL: DIR cannot be used: it is not a regular file');
+  t.equal(seen.length, before, 'nobody is asked without the secret');
+});
+
+t.test('failures in words that stay the same', async (t) => {
+  const coded = (code: string): Error => Object.assign(new Error(`${code} 127.0.0.1:2379`), { code });
+  t.same(requestFailure(coded('ECONNREFUSED')), { kind: 'unreachable', reason: 'connection refused' });
+  t.equal(requestFailure(new AggregateError([coded('ENETUNREACH'), coded('X')])).reason, 'no route to the network');
+  t.equal(
+    requestFailure(new Error('fetch failed', { cause: coded('CERT_HAS_EXPIRED') })).reason,
+    'the certificate has expired',
+  );
+  t.equal(requestFailure(coded('HPE_INVALID_CONSTANT')).reason, 'the answer is not HTTP');
+  t.equal(requestFailure(new Error('odd\n\u001b[31mthing')).reason, 'odd [31mthing');
+  t.equal(requestFailure(new Error('x'.repeat(500))).reason, `${'x'.repeat(200)}...`);
+  t.equal(requestFailure(undefined).reason, 'undefined');
+  const status = (code: number, after?: string): unknown => statusFailure(code, after).retryAfter;
+  t.equal(status(429, '7'), 7000);
+  t.equal(status(503, '100000'), 300_000, 'at most five minutes');
+  t.same(
+    [status(500, '7'), status(429, 'Fri, 31 Dec 1999 23:59:59 GMT'), status(429)],
+    [undefined, undefined, undefined],
+  );
+  t.equal(
+    statusFailure(400, undefined, 'etcdserver: permission denied').reason,
+    'status 400 (etcdserver: permission denied)',
+  );
 });
 
 function zone(name: string, path: string, more: Partial<LimitsConfig> = {}): ZoneConfig {

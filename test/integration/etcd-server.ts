@@ -96,8 +96,9 @@ export class EtcdServer {
     await this.call('kv/deleterange', { key: base64(key) });
   }
 
-  /** As root from now on, once `auth/enable` was called. */
+  /** As this user from now on. What changes users ends tokens. */
   async signIn(name: string, password: string): Promise<void> {
+    this.#token = undefined;
     this.#token = ((await this.call('auth/authenticate', { name, password })) as { token: string }).token;
   }
 

@@ -32,7 +32,7 @@ export interface TlsPair {
 }
 
 export class FaultProxy {
-  readonly #upstream: number;
+  #upstream: number;
   readonly #server: Server | TlsServer;
   readonly #secure: boolean;
   readonly #sockets = new Set<Socket>();
@@ -75,6 +75,12 @@ export class FaultProxy {
     const refused = this.#fault?.kind === 'refuse';
     this.#fault = undefined;
     if (refused) await this.#listen(this.#port);
+  }
+
+  /** Another server stands behind it from now on. */
+  route(upstream: number): void {
+    this.#upstream = upstream;
+    this.#drop();
   }
 
   /** Another certificate for all connections from now on. */

@@ -258,7 +258,7 @@ t.test('http: the bearer token is revoked, and replaced', { buffered: true }, as
   t.notMatch(JSON.stringify([zone.reports, zone.logged, zone.status, other.status]), /secret/);
 });
 
-t.test('http: what has another content type is no list', { buffered: true }, async (t) => {
+t.test('http: what is no list is not believed', { buffered: true }, async (t) => {
   const source = await http.source(t);
   const { zone, proxy } = await ready(t, source);
   await proxy.break({ kind: 'rewrite', path: /sd/, rewrite: () => '{"targets": []}' });
@@ -319,6 +319,21 @@ t.test('etcd: it is restored from an older backup', { buffered: true, skip }, as
   await recovers(zone, source);
 });
 
+t.test('etcd: another cluster answers in its place', { buffered: true, skip }, async (t) => {
+  const first = await ownEtcd(t);
+  const { zone, proxy } = await ready(t, etcdSource(first, '/own'));
+  const second = await EtcdServer.start(join(t.testdirName, 'second'));
+  t.teardown(() => second.stop());
+  const source = etcdSource(second, '/own');
+  await source.put('orders', KNOWN.orders.slice(1));
+  await source.put('billing', KNOWN.billing);
+  proxy.route(second.port);
+  await zone.until('R7: one row that left is held', () => zone.status.guarded === 1);
+  t.match(zone.logged.join(), /epoch-changed/);
+  await source.put('late', ['10.0.9.9']);
+  await zone.until('the new service', () => zone.addresses('late')[0] === '10.0.9.9');
+});
+
 t.test('etcd: a member that is behind answers for a while', { buffered: true, skip }, async (t) => {
   const source = await etcd.source(t);
   const { zone, proxy } = await ready(t, source);
@@ -340,11 +355,12 @@ t.test('etcd: a watch is half open while reads are answered', { buffered: true, 
   const { zone, proxy } = await ready(t, source);
   await zone.pass(1200);
   await proxy.break({ kind: 'silent', path: /watch/ });
-  const lists = proxy.requests.filter((path) => path.endsWith('watch')).length;
+  const watches = (): number => proxy.requests.filter((path) => path.endsWith('watch')).length;
+  const before = watches();
   await source.put('hidden', ['10.4.0.1']);
   await zone.until('the change comes all the same', () => zone.addresses('hidden')[0] === '10.4.0.1');
   t.equal(zone.status.heard, true);
-  t.ok(proxy.requests.filter((path) => path.endsWith('watch')).length > lists, 'by another list and watch');
+  await zone.until('another watch begins after the list', () => watches() > before);
   await proxy.mend();
   await recovers(zone, source);
 });
