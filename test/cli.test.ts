@@ -1,6 +1,16 @@
 import { spawn } from 'node:child_process';
 import { createSocket } from 'node:dgram';
-import { closeSync, fstatSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  fstatSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { request as httpRequest } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -386,7 +396,7 @@ t.test('status, explain and accept ask the running resolver', async (t) => {
 t.test('who asks over HTTP gets what is meant for them', async (t) => {
   const runDir = join(shortDir(t), 'run');
   const port = await freePort();
-  const logged: unknown[] = [];
+  const logged: unknown[][] = [];
   const server = new AdminServer({
     source: fakeSource(STATUS),
     runDir,
@@ -451,6 +461,37 @@ t.test('who asks over HTTP gets what is meant for them', async (t) => {
   t.same(logged, [['warn', 'admin-unavailable', { access: 'admin', reason: problem }]]);
   await second.setAdmin(undefined);
   t.same(second.problems(), []);
+
+  await second.stop();
+
+  logged.length = 0;
+  rmSync(runDir, { recursive: true });
+  for (const to of [control, open]) {
+    while (!existsSync(to.socketPath)) await new Promise((resolve) => setTimeout(resolve, 20));
+    t.equal((await http(to, '/healthz')).status, 200, 'a socket whose folder is taken away is opened again');
+  }
+  await server.stop();
+  t.same(readdirSync(runDir), []);
+  t.same(
+    logged.map(([level, event]) => [level, event]),
+    [
+      ['warn', 'admin-remade'],
+      ['warn', 'admin-remade'],
+    ],
+  );
+
+  const third = new AdminServer({
+    source: fakeSource(STATUS),
+    runDir,
+    admin: { address: '127.0.0.1', port },
+    log: () => {},
+  });
+  const started = third.start();
+  const moved = third.setAdmin({ address: '127.0.0.2', port });
+  await third.stop();
+  await Promise.all([started, moved]);
+  t.same(readdirSync(runDir), [], 'a stop during the start leaves nothing open');
+  await t.rejects(http(tcp, '/healthz'), { code: 'ECONNREFUSED' });
 });
 
 t.test('the names of metrics are a contract', async (t) => {

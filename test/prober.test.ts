@@ -9,6 +9,7 @@ import {
   readFileSync,
   readlinkSync,
   renameSync,
+  rmSync,
   writeFileSync,
 } from 'node:fs';
 import { createServer as createHttpServer, type IncomingMessage, type RequestListener, request } from 'node:http';
@@ -944,6 +945,109 @@ t.test('R36: the resolver’s end', async (t) => {
     t.equal(link.status().state, 'not-needed');
   });
 
+  await t.test('the one who waits is called when the newest leaves or falls silent, one at a time', async (t) => {
+    const { link, path, events } = await openLink(t);
+    link.setTargets([target()]);
+    const waiting = async () => {
+      const asked = request({ socketPath: path, path: '/v1/vacancy', agent: false });
+      const state: { status?: number } = {};
+      asked.on('error', () => {});
+      asked.on('response', (reply) => {
+        state.status = reply.statusCode!;
+        reply.resume();
+      });
+      asked.end();
+      await once(asked, 'finish');
+      // A request that is answered at once shows that this one was taken in before it.
+      const next = request({ socketPath: path, agent: false });
+      next.end();
+      const [reply] = (await once(next, 'response')) as [IncomingMessage];
+      reply.resume();
+      return { state, asked };
+    };
+    t.equal((await waiting()).state.status, 204, 'nobody is there');
+    const first = await handProber(path);
+    const early = await waiting();
+    const gone = await waiting();
+    const late = await waiting();
+    gone.asked.destroy();
+    t.same([early.state, late.state], [{}, {}]);
+    first.close();
+    await until(() => late.state.status !== undefined);
+    t.equal(late.state.status, 204);
+    t.same(early.state, {}, 'the other one goes on waiting');
+    const mute = await handProber(path);
+    await until(() => early.state.status !== undefined);
+    t.equal(early.state.status, 204, 'one that says nothing is as good as gone');
+    t.notOk(mute.state.ended, 'but keeps its place until somebody takes it');
+    await handProber(path);
+    for (let count = 0; count < 8; count++) await waiting();
+    t.equal((await waiting()).state.status, 503, 'not so many that a new one finds no room');
+    await until(() => mute.state.ended);
+    t.same(mute.messages().at(-1), { op: 'replaced' });
+    t.equal(events().filter((event) => event === 'prober-replaced').length, 1);
+  });
+
+  await t.test('the socket is opened when it can be, and again when its file is taken away', async (t) => {
+    const folder = join(socketPath(), '..', 'run');
+    const path = join(folder, 'prober.sock');
+    writeFileSync(folder, 'in the way');
+    const { link, events } = await openLink(t, { path });
+    link.setTargets([target()]);
+    t.match(link.problems(), [/^prober\.sock cannot be opened: .*EEXIST.*: no prober can connect$/]);
+    t.same(events(), ['prober-socket-unavailable']);
+    rmSync(folder);
+    await until(() => existsSync(path));
+    await until(() => link.problems().length === 0);
+    const prober = await handProber(path);
+
+    rmSync(folder, { recursive: true });
+    await until(() => existsSync(path));
+    t.equal(lstatSync(path).mode & 0o777, 0o660);
+    prober.say({ op: 'alive', at: clock.now().boot, targets: 1, late: 0, localErrors: 4 });
+    await until(() => link.status().localErrors === 4);
+    t.notOk(prober.state.ended, 'who is connected stays so');
+
+    rmSync(path);
+    const other = createServer((socket) => socket.on('error', () => {}).end('other')).listen(path);
+    await until(() => link.problems().length > 0);
+    t.match(link.problems(), [/is in use by process \d+: stop it/]);
+    t.match(String(await once(connect(path), 'data')), 'other', 'another’s socket is left alone');
+    other.close();
+    await until(() => link.problems().length === 0);
+    const newer = await handProber(path);
+    await until(() => prober.state.ended);
+    newer.close();
+    await until(() => events().includes('prober-gone'));
+    t.same(
+      events().filter((event) => event !== 'prober-stale'),
+      [
+        'prober-socket-unavailable',
+        'prober-socket-up',
+        'prober-socket-remade',
+        'prober-socket-unavailable',
+        'prober-socket-up',
+        'prober-replaced',
+        'prober-gone',
+      ],
+    );
+    rmSync(folder, { recursive: true });
+    writeFileSync(folder, 'in the way again');
+    await link.stop();
+    t.equal(readFileSync(folder, 'utf8'), 'in the way again');
+  });
+
+  await t.test('a stop during the start leaves nothing open', async (t) => {
+    const path = socketPath();
+    const link = new ProberLink({ path, clock, log: () => {} });
+    const started = link.start();
+    await link.stop();
+    await started;
+    t.same(readdirSync(join(path, '..')), []);
+    await link.start();
+    t.same(readdirSync(join(path, '..')), [], 'nor does a start after it');
+  });
+
   await t.test('garbage is dropped and counted, and what is good beside it arrives', async (t) => {
     const { link, path, results } = await openLink(t);
     link.setTargets([target()]);
@@ -1052,6 +1156,39 @@ t.test('link and prober together', async (t) => {
       'resolver-connected',
       'resolver-away',
     ]);
+  });
+
+  await t.test('a prober that was replaced is back when the newer one has left', async (t) => {
+    const { link, path, results, events } = await openLink(t);
+    const port = await closedPort();
+    link.setTargets([target({ port, interval: 100 })]);
+    const older = startProber(t, path);
+    await until(() => results.length > 0);
+    const newer = startProber(t, path);
+    await until(() => older.logged.includes('standing-by') && newer.logged.length > 0);
+    const newest = startProber(t, path);
+    await until(() => newer.logged.includes('standing-by') && newest.logged.length > 0);
+    for (const leaving of [newest, newer]) {
+      await leaving.stop();
+      results.length = 0;
+      await until(() => results.length > 0);
+    }
+    t.same(older.logged, ['resolver-connected', 'standing-by', 'resolver-connected']);
+    t.same(newer.logged, ['resolver-connected', 'standing-by', 'resolver-connected']);
+    t.same(newest.logged, ['resolver-connected']);
+    t.equal(events().filter((event) => event === 'prober-replaced').length, 2, 'and none drove another out again');
+
+    const last = startProber(t, path);
+    await until(() => older.logged.length === 4 && last.logged.length > 0);
+    t.equal(older.logged[3], 'standing-by');
+    await link.stop();
+    const next = await openLink(t, { path });
+    next.link.setTargets([target({ port, interval: 100 })]);
+    await until(() => next.results.length > 0);
+    await last.stop();
+    next.results.length = 0;
+    await until(() => next.results.length > 0);
+    t.equal(older.logged.at(-1), 'resolver-connected', 'one that waits finds the next resolver, too');
   });
 
   await t.test('2,000 living targets: no false failure, and no descriptor is left behind', async (t) => {

@@ -3,7 +3,7 @@ import type { Server } from 'node:http';
 import { join } from 'node:path';
 import { showListen } from '../config/addresses.js';
 import type { ListenAddress } from '../config/types.js';
-import { listenUnix } from '../system/unix-socket.js';
+import { KeptUnixSocket } from '../system/unix-socket.js';
 import type { AdminSource } from './documents.js';
 import { type Access, type AdminHttp, buildAdminHttp } from './routes.js';
 
@@ -33,6 +33,7 @@ export class AdminServer {
   readonly #problems = new Map<Access, string>();
   #admin: ListenAddress | undefined;
   #retry: NodeJS.Timeout | undefined;
+  #work: Promise<unknown> = Promise.resolve();
   #stopped = false;
 
   constructor(options: AdminOptions) {
@@ -42,7 +43,7 @@ export class AdminServer {
 
   /** Resolves when each has been tried. What fails is logged, shown by `problems`, and tried again. */
   async start(): Promise<void> {
-    await this.#openMissing();
+    await this.#inTurn(() => this.#openMissing());
   }
 
   /** Why an interface is not there, for the status. */
@@ -52,31 +53,41 @@ export class AdminServer {
 
   /** On reload: `admin` may have moved, come or gone. */
   async setAdmin(address: ListenAddress | undefined): Promise<void> {
-    if (JSON.stringify(address) === JSON.stringify(this.#admin)) return;
-    this.#admin = address;
-    this.#problems.delete('admin');
-    const open = this.#open.get('admin');
-    this.#open.delete('admin');
-    await open?.close();
-    await this.#openMissing();
+    await this.#inTurn(async () => {
+      if (JSON.stringify(address) === JSON.stringify(this.#admin)) return;
+      this.#admin = address;
+      this.#problems.delete('admin');
+      const open = this.#open.get('admin');
+      this.#open.delete('admin');
+      await open?.close();
+      await this.#openMissing();
+    });
   }
 
+  /** What is being opened is waited for, so that nothing stays open. */
   async stop(): Promise<void> {
     this.#stopped = true;
     clearTimeout(this.#retry);
-    await Promise.allSettled([...this.#open.values()].map((open) => open.close()));
-    this.#open.clear();
+    await this.#inTurn(async () => {
+      await Promise.allSettled([...this.#open.values()].map((open) => open.close()));
+      this.#open.clear();
+    });
+  }
+
+  #inTurn(task: () => Promise<void>): Promise<void> {
+    const done = this.#work.then(task);
+    this.#work = done.catch(() => {});
+    return done;
   }
 
   async #openMissing(): Promise<void> {
-    const { runDir } = this.#options;
-    await this.#try('control', (server) => listenSocket(server, join(runDir, 'control.sock'), 0o660));
-    await this.#try('public', (server) => listenSocket(server, join(runDir, 'public.sock'), 0o666));
+    await this.#try('control', (server) => this.#keepSocket('control', server, 0o660));
+    await this.#try('public', (server) => this.#keepSocket('public', server, 0o666));
     const address = this.#admin;
     if (address) await this.#try('admin', (server) => listenTcp(server, address));
-    if (this.#problems.size === 0 || this.#stopped) return;
     clearTimeout(this.#retry);
-    this.#retry = setTimeout(() => void this.#openMissing(), RETRY_MS).unref();
+    if (this.#stopped || this.#open.size === (address ? 3 : 2)) return;
+    this.#retry = setTimeout(() => void this.start(), RETRY_MS).unref();
   }
 
   async #try(access: Access, listen: (server: Server) => Promise<Opened>): Promise<void> {
@@ -95,23 +106,35 @@ export class AdminServer {
           await close();
         },
       });
-      if (this.#problems.delete(access)) this.#options.log('info', 'admin-up', { access });
+      if (access === 'admin') this.#up(access);
     } catch (error) {
       await http?.close().catch(() => {});
-      this.#fail(access, error as Error);
+      this.#fail(access, (error as Error).message);
     }
   }
 
-  #fail(access: Access, error: Error): void {
-    const problem = `HTTP interface ${access}: ${error.message}`;
+  /** It sees to itself from here on. */
+  async #keepSocket(access: Access, server: Server, mode: number): Promise<Opened> {
+    const path = join(this.#options.runDir, `${access}.sock`);
+    const socket = new KeptUnixSocket(server, path, { mode }, (change) => {
+      if (change.state === 'down') this.#fail(access, change.reason);
+      else if (change.state === 'up') this.#up(access);
+      else this.#options.log('warn', 'admin-remade', { access });
+    });
+    await socket.start();
+    return { close: () => socket.stop() };
+  }
+
+  #up(access: Access): void {
+    if (this.#problems.delete(access)) this.#options.log('info', 'admin-up', { access });
+  }
+
+  #fail(access: Access, reason: string): void {
+    const problem = `HTTP interface ${access}: ${reason}`;
     if (this.#problems.get(access) === problem) return;
     this.#problems.set(access, problem);
-    this.#options.log('warn', 'admin-unavailable', { access, reason: error.message });
+    this.#options.log('warn', 'admin-unavailable', { access, reason });
   }
-}
-
-async function listenSocket(server: Server, path: string, mode: number): Promise<Opened> {
-  return listenUnix(server, path, { mode });
 }
 
 function listenTcp(server: Server, address: ListenAddress): Promise<Opened> {

@@ -6,6 +6,11 @@ import type { BootMs, Ms, WallMs } from '../system/clock.js';
 
 /** Ties the two streams of one prober together; its value is that session's id. */
 export const SESSION_HEADER = 'holdfast-session';
+/**
+ * A prober that was replaced asks here when it is needed again. 204 comes when no other prober is connected, or the one
+ * that is says nothing; the answer may take for ever. Anything else: ask again later.
+ */
+export const VACANCY_PATH = '/v1/vacancy';
 /** A longer line is dropped unread, on either side. */
 export const MAX_LINE_BYTES = 1024 * 1024;
 

@@ -12,14 +12,15 @@ import { PROBES } from './probes/probe.js';
 import { ProbeRunner } from './runner.js';
 import { Schedule } from './schedule.js';
 import { ResolverSession } from './session.js';
+import { awaitVacancy } from './standby.js';
 
 const ALIVE_MS = 1_000;
 const RETRY_MIN_MS = 100;
 const RETRY_MAX_MS = 1_000;
 /** A connection that lasted so long starts the back-off anew. */
 const SETTLED_MS = 10_000;
-/** A prober that was replaced leaves the newer one in peace, and stands by. */
-const RETRY_REPLACED_MS = 30_000;
+/** A prober that was replaced and may not wait at the resolver leaves the newer one in peace for about so long. */
+const REFUSED_MS = 30_000;
 /** About a minute of results at the default budget. */
 const KEPT_RESULTS = 20_000;
 
@@ -64,10 +65,17 @@ export async function runProber(options: ProberOptions): Promise<void> {
       log('info', 'resolver-connected', { socket: options.socketPath });
     });
     if (signal.aborted) return;
-    if (!away) log('warn', 'resolver-away', { socket: options.socketPath, reason: session.reason });
-    away = true;
     if (opened !== undefined && options.clock.now().boot - opened > SETTLED_MS) wait = RETRY_MIN_MS;
-    const pause = session.replaced ? RETRY_REPLACED_MS : wait;
+    let pause = wait;
+    if (session.replaced) {
+      log('warn', 'standing-by', { socket: options.socketPath, reason: 'a newer prober took its place' });
+      const turn = await awaitVacancy(options.socketPath, signal);
+      if (turn === 'vacant') continue;
+      if (turn === 'refused') pause = REFUSED_MS;
+    } else {
+      if (!away) log('warn', 'resolver-away', { socket: options.socketPath, reason: session.reason });
+      away = true;
+    }
     await sleep(pause * (0.5 + random() / 2), undefined, { signal }).catch(() => undefined);
     wait = Math.min(RETRY_MAX_MS, wait * 2);
   }

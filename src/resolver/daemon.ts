@@ -176,9 +176,7 @@ class Daemon {
       this.#leave(now);
     });
     this.#prober.setTargets(this.#resolver.targets());
-    this.#opening.push(
-      this.#prober.start().catch((error: Error) => this.#log.log('error', 'prober-socket', { reason: error.message })),
-    );
+    this.#opening.push(this.#prober.start());
     this.#watch.observe(this.#clock.read());
     this.#putDeferred();
     this.#every(LOOK_MS, () => this.#look());
@@ -220,6 +218,7 @@ class Daemon {
         reloads: this.#reloads,
       }),
       problems: () => [
+        ...this.#prober.problems(),
         ...(this.#admin?.problems() ?? []),
         ...this.#bugs.map((reason) => `internal error, please report it: ${reason}`),
       ],

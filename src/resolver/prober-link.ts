@@ -12,13 +12,15 @@ import {
   SESSION_HEADER,
   type Target,
   type ToProber,
+  VACANCY_PATH,
 } from '../prober/feed.js';
 import { fitLine, LineSplitter } from '../prober/lines.js';
 import { readFromProber } from '../prober/messages.js';
 import { BootClock } from '../system/boot-clock.js';
 import type { BootMs, Clock, Ms } from '../system/clock.js';
-import { listenUnix, type UnixListener } from '../system/unix-socket.js';
+import { KeptUnixSocket, type SocketChange } from '../system/unix-socket.js';
 import type { Log } from './resolver.js';
+import { WaitingProbers } from './waiting-probers.js';
 
 const SOCKET_MODE = 0o660;
 /** `alive` comes once a second: three missed in a row are silence. */
@@ -55,6 +57,8 @@ interface Session {
   readonly untold: Map<string, Target | null>;
   /** Set while the prober does not read. */
   stalled?: NodeJS.Timeout;
+  /** The last word of this one, or its coming. */
+  heard: BootMs;
   readonly self: Self;
 }
 
@@ -66,13 +70,15 @@ interface Self {
 }
 
 export class ProberLink {
-  readonly #path: string;
   readonly #log: Log;
   readonly #clock: Clock;
   readonly #stalledMs: Ms;
   readonly #server: Server;
   readonly #targets = new Map<string, Target>();
-  #listener: UnixListener | undefined;
+  readonly #socket: KeptUnixSocket;
+  readonly #waiting = new WaitingProbers();
+  #socketProblem: string | undefined;
+  #stopped = false;
   #look: NodeJS.Timeout | undefined;
   #session: Session | undefined;
   #onResults: (results: readonly ProbeResult[]) => void = () => {};
@@ -84,7 +90,6 @@ export class ProberLink {
   #requests = 0;
 
   constructor(options: ProberLinkOptions) {
-    this.#path = options.path;
     this.#log = options.log;
     this.#clock = options.clock ?? new BootClock();
     this.#stalledMs = options.stalledMs ?? STALLED_MS;
@@ -95,22 +100,29 @@ export class ProberLink {
       this.#requests++;
       socket.destroy();
     });
+    this.#socket = new KeptUnixSocket(this.#server, options.path, { mode: SOCKET_MODE }, (change) =>
+      this.#socketChanged(change),
+    );
   }
 
-  /** @throws UnixSocketError when the socket cannot be had. */
-  async start(): Promise<void> {
-    this.#listener = await listenUnix(this.#server, this.#path, { mode: SOCKET_MODE });
-    this.#look = setInterval(() => this.#watchSilence(), LOOK_MS);
-    this.#look.unref();
+  /** Resolves when the socket has been tried once. Never rejects: what fails is logged, in `problems`, and tried again. */
+  start(): Promise<void> {
+    if (!this.#stopped) this.#look ??= setInterval(() => this.#watchSilence(), LOOK_MS).unref();
+    return this.#socket.start();
+  }
+
+  /** Why no prober can connect, for the status. */
+  problems(): string[] {
+    return this.#socketProblem === undefined ? [] : [this.#socketProblem];
   }
 
   /** Closes the prober's streams and removes the socket, if it is still ours. */
   async stop(): Promise<void> {
+    this.#stopped = true;
     clearInterval(this.#look);
     this.#close();
-    const closed = this.#listener?.close();
+    await this.#socket.stop();
     this.#server.closeAllConnections();
-    await closed;
   }
 
   /** Receives facts, a batch a call. A later call replaces the earlier receiver. */
@@ -174,8 +186,11 @@ export class ProberLink {
       if (session !== undefined && session.id === id && session.in === undefined)
         this.#listen(session, request, response);
       else this.#refuse(response, 409, 'no such session, or a newer one took its place');
+    } else if (request.url === VACANCY_PATH && request.method === 'GET') {
+      if (!this.#waiting.add(response)) this.#refuse(response, 503, 'there are enough that wait');
+      else if (this.#session === undefined) this.#waiting.call();
     } else {
-      this.#refuse(response, 404, 'GET /v1/targets or POST /v1/verdicts');
+      this.#refuse(response, 404, `GET /v1/targets, POST /v1/verdicts or GET ${VACANCY_PATH}`);
     }
   }
 
@@ -190,7 +205,7 @@ export class ProberLink {
       this.#log('warn', 'prober-replaced', { pid: this.#session.self.pid });
       this.#close({ op: 'replaced' });
     }
-    const session: Session = { id, out, untold: new Map(this.#targets), self: {} };
+    const session: Session = { id, out, untold: new Map(this.#targets), heard: this.#clock.now().boot, self: {} };
     this.#session = session;
     this.#latest = session.self;
     request.resume();
@@ -235,6 +250,7 @@ export class ProberLink {
 
   #hear(session: Session, message: FromProber, now: BootMs): void {
     this.#heard = now;
+    session.heard = now;
     if (this.#silent && message.op !== 'hello') this.#log('info', 'prober-heard-again', { pid: session.self.pid });
     this.#silent = false;
     if (message.op === 'hello') {
@@ -290,6 +306,7 @@ export class ProberLink {
     if (session !== this.#session) return;
     this.#log('warn', 'prober-gone', { pid: session.self.pid });
     this.#close();
+    this.#waiting.call();
   }
 
   #close(last?: ToProber): void {
@@ -297,22 +314,35 @@ export class ProberLink {
     if (session === undefined) return;
     this.#session = undefined;
     clearTimeout(session.stalled);
-    session.in?.socket.destroy();
-    if (last === undefined) {
+    const destroy = (): void => {
       session.out.destroy();
+      session.in?.socket.destroy();
+    };
+    if (last === undefined) {
+      destroy();
       return;
     }
+    // The prober closes both when it has read why. One that does not read must not keep its connections.
     session.out.end(`${JSON.stringify(last)}\n`);
-    // One that does not read must not keep its connection.
-    const bound = setTimeout(() => session.out.destroy(), LOOK_MS);
-    bound.unref();
-    session.out.on('close', () => clearTimeout(bound));
+    setTimeout(destroy, LOOK_MS).unref();
   }
 
   #watchSilence(): void {
-    const silent =
-      this.#state(this.#heard === undefined ? undefined : this.#clock.now().boot - this.#heard) === 'stale';
+    const now = this.#clock.now().boot;
+    const silent = this.#state(this.#heard === undefined ? undefined : now - this.#heard) === 'stale';
     if (silent && !this.#silent) this.#log('warn', 'prober-stale', { pid: this.#latest.pid });
     this.#silent = silent;
+    // One that says nothing keeps its place until somebody takes it.
+    if (this.#session === undefined || now - this.#session.heard > SILENT_MS) this.#waiting.call();
+  }
+
+  #socketChanged(change: SocketChange): void {
+    if (change.state === 'down') {
+      this.#socketProblem = `prober.sock cannot be opened: ${change.reason}: no prober can connect`;
+      this.#log('error', 'prober-socket-unavailable', { reason: change.reason });
+      return;
+    }
+    this.#socketProblem = undefined;
+    this.#log(change.state === 'up' ? 'info' : 'warn', `prober-socket-${change.state}`, {});
   }
 }

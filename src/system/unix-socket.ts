@@ -1,10 +1,11 @@
 /**
- * Listening on a Unix socket without the three usual accidents: taking the place of a living process,
- * failing on the file of a dead one, and being reachable for a moment with the wrong mode.
+ * Listening on a Unix socket without the four usual accidents: taking the place of a living process, failing on the
+ * file of a dead one, being reachable for a moment with the wrong mode, and listening on where the file was removed.
  */
 import { chmod, lstat, mkdir, mkdtemp, readdir, readFile, readlink, rename, rm, unlink } from 'node:fs/promises';
 import { connect, type Server } from 'node:net';
 import { dirname, join } from 'node:path';
+import type { Ms } from './clock.js';
 
 /** `sun_path` less its terminator; a longer path would be cut or refused, depending on the platform. */
 export const MAX_SOCKET_PATH_BYTES = 107;
@@ -26,7 +27,9 @@ export class UnixSocketError extends Error {
 }
 
 export interface UnixListener {
-  /** Stops listening and removes the file, unless another process has put its own there. Does not wait for open connections. */
+  /** Whether the file at the path is still ours, as far as that can be seen. */
+  reachable(): Promise<boolean>;
+  /** Never rejects. Stops listening and removes the file, unless another process has put its own there. Does not wait for open connections. */
   close(): Promise<void>;
 }
 
@@ -62,13 +65,101 @@ export async function listenUnix(server: Server, path: string, options: UnixList
       await chmod(place, options.mode);
       const mine = await lstat(place, { bigint: true });
       await rename(place, path);
-      return { close: () => stop(server, path, mine) };
+      const isOurs = (): Promise<boolean> => leadsTo(path, mine);
+      return { reachable: isOurs, close: () => stop(server, path, isOurs) };
     } catch (error) {
       await closed(server);
       throw error;
     }
   } finally {
-    await rm(room, { recursive: true, force: true });
+    // One that cannot be removed is empty, and no reason to do without the socket.
+    await rm(room, { recursive: true, force: true }).catch(() => {});
+  }
+}
+
+/** A socket's file is looked at this often: whoever cleans the folder does not tell. */
+const LOOK_MS: Ms = 1_000;
+const RETRY_MIN_MS: Ms = 500;
+const RETRY_MAX_MS: Ms = 5_000;
+
+/** What the owner of a socket is told, once each. `remade`: the file was gone, and is there again. */
+export type SocketChange = { readonly state: 'up' | 'remade' } | { readonly state: 'down'; readonly reason: string };
+
+/**
+ * A socket that is wanted for as long as the process runs. While it cannot be had it is tried again, with back-off;
+ * when its file is gone, it is opened again, and its folder made. Connections that are open stay open.
+ */
+export class KeptUnixSocket {
+  readonly #server: Server;
+  readonly #path: string;
+  readonly #options: UnixListenOptions;
+  readonly #onChange: (change: SocketChange) => void;
+  #listener: UnixListener | undefined;
+  /** What is in the way, while something is. */
+  #fault: string | undefined;
+  #backOff = RETRY_MIN_MS;
+  #timer: NodeJS.Timeout | undefined;
+  #work: Promise<void> = Promise.resolve();
+  #stopped = false;
+
+  constructor(server: Server, path: string, options: UnixListenOptions, onChange: (change: SocketChange) => void) {
+    this.#server = server;
+    this.#path = path;
+    this.#options = options;
+    this.#onChange = onChange;
+    // A connection that could not be taken is lost; the next one may be.
+    server.on('error', () => {});
+  }
+
+  /** Resolves when it has been tried once. Never rejects: what fails is told, and tried again. */
+  start(): Promise<void> {
+    if (!this.#stopped) this.#work = this.#keep();
+    return this.#work;
+  }
+
+  /** Removes the file, if it is still ours; a start that is under way is waited for. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    await this.#work;
+    await this.#listener?.close();
+    this.#listener = undefined;
+  }
+
+  async #keep(): Promise<void> {
+    const before = this.#listener;
+    if (before === undefined || !(await before.reachable())) {
+      this.#listener = undefined;
+      await before?.close();
+      await this.#open(before !== undefined);
+    }
+    if (this.#stopped) return;
+    const wait = this.#listener === undefined ? this.#backOff : LOOK_MS;
+    this.#timer = setTimeout(() => void this.start(), wait).unref();
+  }
+
+  async #open(again: boolean): Promise<void> {
+    if (this.#stopped) return;
+    // Who it is that has the path is not looked up at every try.
+    if (this.#fault === 'in-use' && (await knock(this.#path)) === 'in-use') return this.#failed();
+    try {
+      this.#listener = await listenUnix(this.#server, this.#path, this.#options);
+    } catch (error) {
+      const { fault, code, message } = error as { fault?: string; code?: string; message: string };
+      const before = this.#fault;
+      this.#fault = fault ?? code ?? message;
+      if (this.#fault !== before) this.#onChange({ state: 'down', reason: message });
+      this.#failed();
+      return;
+    }
+    if (this.#fault !== undefined) this.#onChange({ state: 'up' });
+    else if (again) this.#onChange({ state: 'remade' });
+    this.#fault = undefined;
+    this.#backOff = RETRY_MIN_MS;
+  }
+
+  #failed(): void {
+    this.#backOff = Math.min(RETRY_MAX_MS, this.#backOff * 2);
   }
 }
 
@@ -130,17 +221,33 @@ async function holder(path: string): Promise<number | undefined> {
 
 function listen(server: Server, path: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(path, () => {
-      server.off('error', reject);
-      resolve();
-    });
+    const settle = (error?: Error): void => {
+      server.off('error', settle).off('listening', settle);
+      if (error === undefined) resolve();
+      else reject(error);
+    };
+    server.on('error', settle).on('listening', settle);
+    server.listen(path);
   });
 }
 
-async function stop(server: Server, path: string, mine: { readonly dev: bigint; readonly ino: bigint }): Promise<void> {
-  const there = await lstat(path, { bigint: true }).catch(absent);
-  if (there !== undefined && there.dev === mine.dev && there.ino === mine.ino) await unlink(path).catch(absent);
+interface Inode {
+  readonly dev: bigint;
+  readonly ino: bigint;
+}
+
+async function leadsTo(path: string, mine: Inode): Promise<boolean> {
+  try {
+    const there = await lstat(path, { bigint: true });
+    return there.dev === mine.dev && there.ino === mine.ino;
+  } catch (error) {
+    // Where the folder may not be read, nothing could be mended either.
+    return !['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '');
+  }
+}
+
+async function stop(server: Server, path: string, isOurs: () => Promise<boolean>): Promise<void> {
+  if (await isOurs()) await unlink(path).catch(() => {});
   await closed(server);
 }
 

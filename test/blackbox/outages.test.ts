@@ -1,7 +1,7 @@
 /** The real program while its registry, its prober, its disk and itself are taken away. */
 import { spawnSync } from 'node:child_process';
 import { createSocket } from 'node:dgram';
-import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
@@ -124,6 +124,45 @@ t.test('a prober that hangs or dies loses its word, and finds it again', async (
   prober = one.probe();
   await until('the word of another', async () => same(await one.ports('orders'), rest));
   t.ok(prober.alive);
+});
+
+t.test('the prober has its say wherever its socket was, and whoever else was there', async (t) => {
+  const { host: one, backends, ports } = await host(t);
+  const run = join(one.folder, 'run');
+  writeFileSync(run, 'in the way');
+  const resolver = await one.serve();
+  await resolver.said('prober-socket-unavailable');
+  rmSync(run);
+  mkdirSync(run);
+  await until('all sockets', () => readdirSync(run).join() === 'control.sock,prober.sock,public.sock');
+  await until('no such problem', () => !/sock/.test(one.json<StatusDocument>('status').problems.join()));
+  const older = one.probe();
+  const [first] = backends;
+  const rest = ports.filter((port) => port !== first!.port);
+  await first!.close();
+  await until('the dead one gone', async () => same(await one.ports('orders'), rest));
+  await first!.open();
+  await until('the live one back', async () => same(await one.ports('orders'), ports));
+
+  renameSync(run, join(one.folder, 'swept'));
+  rmSync(join(one.folder, 'swept'), { recursive: true });
+  const newer = one.probe();
+  await older.said('standing-by');
+  await first!.close();
+  await until('the dead one gone', async () => same(await one.ports('orders'), rest));
+  newer.kill('SIGKILL');
+  await newer.ended;
+  await first!.open();
+  await until('the word of the older one', async () => same(await one.ports('orders'), ports));
+  await first!.close();
+  await until('its word again', async () => same(await one.ports('orders'), rest));
+  t.same(
+    older.events().map((line) => line.event),
+    ['resolver-connected', 'standing-by', 'resolver-connected'],
+  );
+  resolver.kill('SIGTERM');
+  t.equal(await resolver.ended, 0);
+  t.notOk(existsSync(join(run, 'prober.sock')), 'a stop removes what it opened');
 });
 
 t.test('a damaged snapshot is set aside and the one before it is used', async (t) => {
