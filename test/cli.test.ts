@@ -98,6 +98,13 @@ t.test('wrong usage is exit code 2 and one hint', async (t) => {
     [['explain'], /^holdfast: missing required argument 'name'\n/],
     [['query', 'x', '--port', '70000'], /Expected 1 to 65535/],
     [['query', 'x', 'NONSENSE', '--server', '127.0.0.1'], /^holdfast: unknown record type NONSENSE /],
+    [['query', 'a..b', '--server', '127.0.0.1'], /^holdfast: a\.\.b is not a domain name\n/],
+    [
+      ['query', `${'x'.repeat(64)}.internal`, '--server', '127.0.0.1'],
+      /^holdfast: x{64}\.internal is not a domain name\n/,
+    ],
+    [['explain', 'orders.svc.internal', 'NONSENSE'], /^holdfast: unknown record type NONSENSE /],
+    [['explain', 'a..b'], /^holdfast: a\.\.b is not a domain name\n/],
     [['query', 'x', '--server', 'localhost'], /^holdfast: --server: expected an IP address, got localhost\n/],
     [['serve', '--transport', 'pigeon'], /argument 'pigeon' is invalid. Allowed choices are auto, batched, portable/],
     [[], /^Usage: holdfast /],
@@ -163,6 +170,19 @@ svc.internal, checks: tcp
   const broken = await holdfast('check', '-c', config, '--json');
   t.equal(broken.code, 2);
   t.match(JSON.parse(broken.out), { ok: false, zones: [{ registries: [{ error: String, services: [] }] }] });
+});
+
+t.test('a port in use is told once, and the log names the event', async (t) => {
+  const holder = createSocket('udp4');
+  await new Promise<void>((resolve) => holder.bind(0, '127.0.0.1', resolve));
+  t.teardown(() => holder.close());
+  const place = `127.0.0.1:${holder.address().port}`;
+  const dir = shortDir(t, { 'holdfast.yaml': CONFIG.replace('127.0.0.1:5399', place), 'services.yaml': SERVICES });
+  const { code, out, err } = await holdfast('serve', '-c', join(dir, 'holdfast.yaml'));
+  t.equal(code, 1);
+  t.match(err, `holdfast: cannot listen: ${place} (UDP) is in use by `);
+  t.equal(`${out}${err}`.split('is in use by').length, 2);
+  t.match(JSON.parse(out.trim().split('\n').at(-1)!), { event: 'cannot-listen', listen: [place] });
 });
 
 t.test('serve by the simplest arguments needs no parser', async (t) => {
@@ -290,7 +310,7 @@ function fakeSource(status: StatusDocument, asked: unknown[] = []): AdminSource 
     ready: () => ({ ready: false, problems: ['zone svc.internal has no data'] }),
     accept: (name, zone) => {
       asked.push({ accept: name, zone });
-      if (zone === 'other') throw new Error('there is no zone other');
+      if (zone === 'other') return { unknown: 'there is no zone other' };
       return { released: name === 'orders' ? 2 : 0 };
     },
     metrics: () => metrics.text(),
@@ -354,7 +374,7 @@ t.test('status, explain and accept ask the running resolver', async (t) => {
   zone  state  registry  confirmed  services  endpoints  answered  held back  guarded  checks
   svc.internal  stale  not heard since THEN  61s ago  2  5  4  1  2  on
   svc.internal: from the snapshot, the registry has not spoken yet
-  svc.internal: the guard holds the whole zone (holdfast accept '*' --zone svc.internal lets go)
+  svc.internal: the guard holds the whole zone: 2 endpoints kept against the registry's word (holdfast accept '*' --zone svc.internal lets go)
   svc.internal: guard holds endpoints of: orders
   svc.internal: nothing healthy, answered all the same: billing
   svc.internal: not understood: services.yaml:4: bad port
@@ -382,13 +402,20 @@ t.test('status, explain and accept ask the running resolver', async (t) => {
   );
   const accepted = await holdfast('accept', 'orders', '--zone', 'svc.internal', '-c', config);
   t.same(accepted, { code: 0, out: 'let go: 2 endpoints of orders\n', err: '' });
-  t.same(await holdfast('accept', '*', '-c', config), { code: 0, out: 'nothing of * was held\n', err: '' });
+  const nothing = (of: string) => ({
+    code: 0,
+    out: `the guard holds nothing${of}, so there was nothing to let go\n`,
+    err: '',
+  });
+  t.same(await holdfast('accept', '*', '-c', config), nothing(''));
+  t.same(await holdfast('accept', 'billing', '-c', config), nothing(' of billing'));
   const wrong = await holdfast('accept', 'orders', '--zone', 'other', '-c', config);
   t.same(wrong, { code: 1, out: '', err: 'holdfast: there is no zone other\n' });
   t.same(asked, [
     { name: '_orders._tcp.svc.internal', type: 'SRV' },
     { accept: 'orders', zone: 'svc.internal' },
     { accept: '*', zone: undefined },
+    { accept: 'billing', zone: undefined },
     { accept: 'orders', zone: 'other' },
   ]);
 });
@@ -419,6 +446,8 @@ t.test('who asks over HTTP gets what is meant for them', async (t) => {
     t.match(await http(to, '/v1/explain?name=a.b'), { status: 200, body: '"type":"A"' });
     t.match(await http(to, '/v1/explain'), { status: 400, body: '{"error":"name: expected one name"}' });
     t.match(await http(to, '/v1/explain?name=a&name=b'), { status: 400 });
+    t.match(await http(to, '/v1/explain?name=a..b'), { status: 400, body: 'expected a domain name' });
+    t.match(await http(to, '/v1/explain?name=a&type=NONSENSE'), { status: 400, body: 'expected a record type' });
     t.match(await http(to, '/v1/services'), { status: 200, body: '[]' });
     t.match(await http(to, '/nothing'), { status: 404, body: '{"error":"nothing at GET /nothing"}' });
     const page = await http(to, '/');
@@ -434,6 +463,10 @@ t.test('who asks over HTTP gets what is meant for them', async (t) => {
   const json = { 'content-type': 'application/json' };
   const accept = (body: string) => http(control, '/v1/accept', { method: 'POST', headers: json, body });
   t.match(await accept('{"name":"orders"}'), { status: 200, body: '{"released":2}' });
+  t.match(await accept('{"name":"orders","zone":"other"}'), {
+    status: 404,
+    body: '{"error":"there is no zone other"}',
+  });
   t.match(await accept('{"name":7}'), { status: 400, body: '{"error":"name: expected one name"}' });
   t.match(await accept('[]'), { status: 400 });
   t.match(await accept('{'), { status: 400, body: '{"error":' });
@@ -512,7 +545,7 @@ t.test('the names of metrics are a contract', async (t) => {
     'holdfast_reloads_total',
     'holdfast_responses_total',
     'holdfast_snapshot_age_seconds',
-    'holdfast_snapshot_problems_total',
+    'holdfast_snapshot_failing',
     'holdfast_stale_answers_total',
     'holdfast_worker_restarts_total',
     'holdfast_zone_confirmed_age_seconds',
@@ -555,6 +588,8 @@ t.test('the names of metrics are a contract', async (t) => {
     'holdfast_stale_answers_total 3',
     'holdfast_reloads_total{result="failed"} 2',
     'holdfast_snapshot_age_seconds{zone="svc.internal"} 1.5',
+    '# TYPE holdfast_snapshot_failing gauge',
+    'holdfast_snapshot_failing{zone="svc.internal"} 1',
     'holdfast_answer_duration_seconds_bucket{le="0.01"} 5',
     'holdfast_answer_duration_seconds_bucket{le="+Inf"} 6',
     'holdfast_answer_duration_seconds_count 6',
@@ -673,9 +708,6 @@ ${name}.  2  IN  SRV  10 1 8082 10-0-0-2.ip.svc.internal.
   const nobody = await holdfast('query', 'x', '--server', '127.0.0.1', '--port', String(await freePort()));
   t.equal(nobody.code, 1);
   t.match(nobody.err, 'nobody listens there: is `holdfast serve` running?');
-  const noName = await holdfast('query', `${'x'.repeat(64)}.internal`, ...to);
-  t.equal(noName.code, 1);
-  t.match(noName.err, 'is not a domain name');
 });
 
 t.test('the log: levels, secrets, what waits, the journal', async (t) => {

@@ -84,7 +84,7 @@ export interface Explanation {
   type: string;
   zone?: string;
   service?: string;
-  /** `answer`, `nodata`, `nxdomain`, `servfail`, `refused`. */
+  /** What a client that may ask is answered: `answer`, `nodata`, `nxdomain`, `servfail`, `refused`, `formerr`. */
   outcome: string;
   /** One sentence a rule. */
   because: string[];
@@ -104,6 +104,7 @@ export interface EndpointExplanation {
   word: 'listed' | 'critical' | 'draining' | 'absent-guarded' | 'absent-released';
   /** Column of the table (R10). */
   probe: 'passes' | 'fails' | 'no-word';
+  /** In the answer to this very question; with `maxAnswers`, among those that it is drawn from. */
   answered: boolean;
   /** In a sentence, with the rule's number. */
   why: string;
@@ -118,10 +119,14 @@ export interface EndpointExplanation {
 export interface AdminSource {
   status(): StatusDocument;
   services(): ServiceStatus[];
+  /** The name has a wire form, and the type exists. */
   explain(name: string, type: string): Explanation;
   /** Ready: sockets answer and every zone has data (R25, R29). */
   ready(): { ready: boolean; problems: string[] };
-  /** R9: lets held rows go. Returns how many. `name` is a service's name or `*`; `zone` is needed only when it is ambiguous. */
-  accept(name: string, zone?: string): { released: number };
+  /**
+   * R9: lets held rows go. `name` is a service's name or `*`; `zone` is needed only when it is ambiguous. Returns how
+   * many, or a sentence that says what is not known.
+   */
+  accept(name: string, zone?: string): { released: number } | { unknown: string };
   metrics(): Promise<string>;
 }

@@ -230,11 +230,12 @@ const DECLARATIONS: readonly Declaration[] = [
       ),
   },
   {
-    name: 'holdfast_snapshot_problems_total',
-    help: 'Snapshots that could not be written or read.',
-    kind: 'counter',
+    name: 'holdfast_snapshot_failing',
+    help: '1 while the snapshot of the zone cannot be written.',
+    kind: 'gauge',
     labels: ['zone'],
-    read: ({ counters }) => counters.snapshots.map(({ zone, problems }) => ({ labels: { zone }, value: problems })),
+    read: ({ counters }) =>
+      counters.snapshots.map(({ zone, problems }) => ({ labels: { zone }, value: flag(problems > 0) })),
   },
   {
     name: 'process_resident_memory_bytes',

@@ -3,6 +3,8 @@ import { createServer, type Server } from 'node:http';
 import { createRequire } from 'node:module';
 import { hostname } from 'node:os';
 import type { FastifyInstance, FastifyReply } from 'fastify';
+import { nameToWire } from '../dns/names.js';
+import { typeNumber } from '../dns/type-names.js';
 import type { AdminSource, PublicStatus, StatusDocument } from './documents.js';
 import { CONTENT_SECURITY_POLICY, statusPage } from './page.js';
 
@@ -107,6 +109,8 @@ function addReadRoutes(app: FastifyInstance, source: AdminSource): void {
     const query = request.query as Record<string, unknown>;
     const name = oneName(query.name, 'name');
     const type = query.type === undefined ? 'A' : oneName(query.type, 'type').toUpperCase();
+    if (nameToWire(name) === undefined) throw new RequestFault(400, 'name: expected a domain name');
+    if (typeNumber(type) === undefined) throw new RequestFault(400, 'type: expected a record type');
     return source.explain(name, type);
   });
 }
@@ -124,11 +128,9 @@ function addControlRoutes(app: FastifyInstance, source: AdminSource): void {
     const { name, zone } = body as Record<string, unknown>;
     const service = oneName(name, 'name');
     const inZone = zone === undefined ? undefined : oneName(zone, 'zone');
-    try {
-      return source.accept(service, inZone);
-    } catch (error) {
-      throw new RequestFault(400, (error as Error).message);
-    }
+    const answer = source.accept(service, inZone);
+    if ('unknown' in answer) throw new RequestFault(404, answer.unknown);
+    return answer;
   });
 }
 

@@ -13,8 +13,9 @@ export async function accept(
   });
   if (!asked.ok) return asked.exit;
   const { released } = asked.body as { released: number };
+  const of = name === '*' ? '' : ` of ${plain(name)}`;
   if (options.json) print(JSON.stringify(asked.body, null, 2));
-  else if (released === 0) print(`nothing of ${plain(name)} was held`);
-  else print(`let go: ${released} endpoint${released === 1 ? '' : 's'} of ${plain(name)}`);
+  else if (released === 0) print(`the guard holds nothing${of}, so there was nothing to let go`);
+  else print(`let go: ${released} endpoint${released === 1 ? '' : 's'}${of}`);
   return EXIT_OK;
 }

@@ -2,24 +2,22 @@
 import type { EndpointExplanation, Explanation } from '../admin/documents.js';
 import { age, plain, type Style, styleFor, table } from '../system/terminal.js';
 import { askResolver } from './ask.js';
-import { EXIT_OK, print } from './output.js';
+import { EXIT_OK, EXIT_USAGE, print } from './output.js';
+import { readQuestion } from './question.js';
 
 export async function explain(
   name: string,
   type: string | undefined,
   options: { readonly config: string; readonly json?: boolean },
 ): Promise<number> {
-  const query = new URLSearchParams({ name, type: type ?? defaultType(name) });
+  const question = readQuestion(name, type);
+  if (!question) return EXIT_USAGE;
+  const query = new URLSearchParams({ name, type: question.type });
   const asked = await askResolver(options.config, `/v1/explain?${query}`);
   if (!asked.ok) return asked.exit;
   if (options.json) print(JSON.stringify(asked.body, null, 2));
   else print(showExplanation(asked.body as Explanation, styleFor()));
   return EXIT_OK;
-}
-
-/** SRV for names in the form of RFC 2782, A for others. */
-export function defaultType(name: string): string {
-  return name.startsWith('_') ? 'SRV' : 'A';
 }
 
 export function showExplanation(explanation: Explanation, style: Style): string {

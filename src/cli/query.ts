@@ -3,10 +3,11 @@ import dns2, { type Packet as ParsedPacket } from 'dns2';
 import { askDns, NoReply, type Reply } from '../client/dns.js';
 import { canonicalAddress, showListen } from '../config/addresses.js';
 import type { ListenAddress } from '../config/types.js';
+import { typeName } from '../dns/type-names.js';
 import { plain, type Style, styleFor, table } from '../system/terminal.js';
-import { defaultType } from './explain.js';
 import { findConfig } from './find-config.js';
 import { complain, EXIT_FAILED, EXIT_OK, EXIT_USAGE, print } from './output.js';
+import { readQuestion } from './question.js';
 
 const { Packet } = dns2;
 type Resource = ParsedPacket['answers'][number];
@@ -22,17 +23,13 @@ export interface QueryOptions {
 }
 
 export async function query(name: string, type: string | undefined, options: QueryOptions): Promise<number> {
-  const word = (type ?? defaultType(name)).toUpperCase();
-  const code = typeCode(word);
-  if (code === undefined) {
-    complain(`unknown record type ${plain(word)} (A, AAAA, SRV, TXT, ... or TYPE123)`);
-    return EXIT_USAGE;
-  }
+  const question = readQuestion(name, type);
+  if (!question) return EXIT_USAGE;
   const server = await findServer(options);
   if (!server) return EXIT_USAGE;
   try {
     const reply = await askDns(
-      { name, type: code },
+      { name, type: question.typeNumber },
       { server, tcp: options.tcp === true, timeoutMs: options.timeoutMs },
     );
     const document = describeReply(reply, server);
@@ -45,13 +42,6 @@ export async function query(name: string, type: string | undefined, options: Que
     complain(`${showListen(server)}: ${error.message}`);
     return EXIT_FAILED;
   }
-}
-
-export function typeCode(word: string): number | undefined {
-  const generic = /^TYPE(\d{1,5})$/.exec(word);
-  if (generic) return Number(generic[1]) <= 65535 ? Number(generic[1]) : undefined;
-  const known = { ...Packet.TYPE, DS: 43, OPT: 41, SVCB: 64, HTTPS: 65, NAPTR: 35 } as Record<string, number>;
-  return Object.hasOwn(known, word) ? known[word] : undefined;
 }
 
 /** The configuration is only asked where the command line leaves something open. */
@@ -104,7 +94,7 @@ export function describeReply({ packet, bytes, tookMs, transport }: Reply, serve
     ),
     question: packet.questions.map(({ name, type }) => ({
       name: rooted(name),
-      type: nameOf(Packet.TYPE, type ?? 0, 'TYPE'),
+      type: typeName(type ?? 0),
     })),
     answer: packet.answers.map(describeRecord),
     authority: packet.authorities.map(describeRecord),
@@ -136,7 +126,7 @@ function describeRecord(record: Resource): RecordDocument {
   return {
     name: rooted(record.name),
     ttl: record.ttl ?? 0,
-    type: nameOf(Packet.TYPE, record.type ?? 0, 'TYPE'),
+    type: typeName(record.type ?? 0),
     data: recordData(record as unknown as Record<string, unknown>),
   };
 }

@@ -92,7 +92,7 @@ function zoneNotes(zone: ZoneStatus, style: Style): string[] {
       : []),
     ...(zone.guard.zone
       ? [
-          `  ${style.warn(`${plain(zone.name)}: the guard holds the whole zone`)} (holdfast accept '*' --zone ${plain(zone.name)} lets go)`,
+          `  ${style.warn(`${plain(zone.name)}: the guard holds the whole zone: ${count(zone.guarded, 'endpoint')} kept against the registry's word`)} (holdfast accept '*' --zone ${plain(zone.name)} lets go)`,
         ]
       : []),
     ...note('guard holds endpoints of', zone.guard.services),
@@ -104,6 +104,10 @@ function zoneNotes(zone: ZoneStatus, style: Style): string[] {
     ),
     ...(zone.checks === 'off' ? [`  ${plain(zone.name)}: no checks: stale endpoints are not corrected`] : []),
   ];
+}
+
+function count(number: number, what: string): string {
+  return `${number} ${what}${number === 1 ? '' : 's'}`;
 }
 
 function showListener(listen: StatusDocument['listen'][number], style: Style): string {

@@ -1,5 +1,5 @@
 /** What the HTTP interface tells of the whole process. */
-import type { AdminSource, StatusDocument } from '../admin/documents.js';
+import type { AdminSource, StatusDocument, ZoneStatus } from '../admin/documents.js';
 import type { Config } from '../config/types.js';
 import type { AnswerServer, ListenerStatus } from '../server/answer-server.js';
 import type { Clock, Instant } from '../system/clock.js';
@@ -30,6 +30,9 @@ export interface DaemonParts {
   changed(): void;
 }
 
+/** Services named in an alarm; the others are counted. */
+const ALARMED_SHOWN = 5;
+
 export function adminSource(parts: DaemonParts, metrics: () => Promise<string>): AdminSource {
   const { resolver, clock } = parts;
   return {
@@ -42,8 +45,9 @@ export function adminSource(parts: DaemonParts, metrics: () => Promise<string>):
     },
     accept: (name, zone) => {
       const released = resolver.accept(name, zone, clock.now());
+      if (released === undefined) return { unknown: unknownToAll(resolver, name, zone) };
       parts.changed();
-      return { released: released ?? 0 };
+      return { released };
     },
     metrics,
   };
@@ -70,8 +74,7 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
         zone.state === 'never-synced' ? 'nothing to answer with yet' : 'capacity is frozen: no new endpoints';
       problems.push(`zone ${zone.name}: registry not heard for ${silent} (${zone.reason ?? 'unknown'}); ${capacity}`);
     }
-    if (zone.guard.alarm)
-      problems.push(`zone ${zone.name}: the guard holds passing endpoints of ${zone.guard.services.join(', ')}`);
+    if (zone.guard.alarm) problems.push(`zone ${zone.name}: ${alarmText(zone)}`);
     for (const name of zone.floor) problems.push(`zone ${zone.name}: ${name} is answered by the floor (R11)`);
   }
   if (prober.state === 'stale') problems.push('the prober is silent: dead endpoints are not left out');
@@ -96,6 +99,20 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
     prober,
     zones,
   };
+}
+
+/** R9: what is held, and what to do about it. */
+function alarmText({ name, guard }: ZoneStatus): string {
+  const more = guard.services.length - ALARMED_SHOWN;
+  const held = guard.services.slice(0, ALARMED_SHOWN).join(', ') + (more > 0 ? ` and ${more} more` : '');
+  const release = guard.zone ? `holdfast accept '*' --zone ${name}` : 'holdfast accept NAME';
+  return `the guard holds passing endpoints of ${held}: mend the registry, or let them go (${release})`;
+}
+
+function unknownToAll({ zones }: Resolver, service: string, zone: string | undefined): string {
+  if (zone === undefined) return `no zone has a service ${service}`;
+  for (const { config } of zones) if (config.name === zone) return `zone ${zone} has no service ${service}`;
+  return `there is no zone ${zone}`;
 }
 
 /** UDP and TCP of an address in one line. */

@@ -1,6 +1,7 @@
 /** The resolver's process: its threads, sockets, timers and signals around the deterministic core. */
 import { join } from 'node:path';
 import type { AdminServer } from '../admin/server.js';
+import { showListen } from '../config/addresses.js';
 import type { Config, ZoneConfig } from '../config/types.js';
 import { type AnswerServer, ListenError } from '../server/answer-server.js';
 import type { EarlyThreads } from '../server/early-threads.js';
@@ -74,6 +75,8 @@ class Daemon {
   readonly #ends: (() => unknown)[] = [];
   /** Sockets that are being opened. */
   readonly #opening: Promise<unknown>[] = [];
+  /** Until one address is bound: why others are not. When none is, the error on standard error says so, once. */
+  #unbound: Readonly<Record<string, unknown>>[] | undefined = [];
   /** A thread could not be ended. */
   stuck = false;
   #config: Config;
@@ -96,7 +99,10 @@ class Daemon {
     this.#log = log;
     this.#started = clock.now();
     this.#server = options.threads.server;
-    options.threads.logTo(log.log);
+    options.threads.logTo((level, event, fields) => {
+      if (event === 'listen-retrying' && this.#unbound !== undefined) this.#unbound.push(fields);
+      else log.log(level, event, fields);
+    });
     const seed = crypto.getRandomValues(new Uint32Array(1))[0]!;
     this.#resolver = new Resolver(
       this.#config,
@@ -147,11 +153,14 @@ class Daemon {
       });
     } catch (error) {
       if (!(error instanceof ListenError)) throw error;
-      this.#log.log('error', 'cannot-listen', { reason: error.message });
+      // The sentence for a person goes to standard error, which the journal has too.
+      this.#log.log('error', 'cannot-listen', { listen: config.listen.map(showListen) });
       process.stderr.write(`holdfast: ${error.message}\n`);
       await this.#server.stop();
       return FAILED;
     }
+    for (const fields of this.#unbound ?? []) this.#log.log('warn', 'listen-retrying', fields);
+    this.#unbound = undefined;
     if (this.#stopping !== undefined) return undefined;
     this.#log.log('info', 'answering', {
       listen: config.listen.map(({ address, port }) => `${address} port ${port}`),

@@ -1,18 +1,21 @@
-/** Why each endpoint of a name is in or out: which cell of the table (R10), which ages, which floor. */
+/** What DNS answers to a question, and why: the outcome is a real reply's, the reasons are the rules'. */
 import type { EndpointExplanation, Explanation } from '../admin/documents.js';
-import type { CatalogRow } from '../catalog/row.js';
-import type { Service } from '../catalog/service.js';
-import { type Word, wordOf } from '../health/decide.js';
-import type { Verdict, VerdictStore } from '../health/verdicts.js';
+import type { AnswerTable } from '../answers/table.js';
+import { prefixBytes } from '../dns/addresses.js';
+import { TYPE } from '../dns/constants.js';
+import { typeName, typeNumber } from '../dns/type-names.js';
+import type { VerdictStore } from '../health/verdicts.js';
 import type { BootMs, Instant } from '../system/clock.js';
+import { explainEndpoint, leftOutOf } from './explain-endpoint.js';
+import { holderOf, meaningOf, type NameMeaning, reversedAddress } from './explain-name.js';
+import { askOwn, fitsBelow, type OwnReply } from './own-reply.js';
 import { describeAge } from './status-text.js';
 import type { Zone } from './zone.js';
 
-interface Place {
-  readonly service: Service;
-  /** What narrows the service's rows, in words, and the rows that are left. */
-  readonly narrowed: string | undefined;
-  readonly rows: readonly CatalogRow[];
+export interface ExplainSource {
+  readonly zones: readonly Zone[];
+  readonly verdicts: VerdictStore;
+  readonly table: AnswerTable;
 }
 
 const FLOORS = {
@@ -22,63 +25,145 @@ const FLOORS = {
   all: 'everything fails and nothing tells them apart, so all are answered (R11)',
 } as const;
 
-export function explain(
-  zones: readonly Zone[],
-  verdicts: VerdictStore,
-  name: string,
-  type: string,
-  now: Instant,
-): Explanation {
-  const wanted = name.toLowerCase().replace(/\.$/, '');
-  const zone = longestMatch(zones, wanted);
-  const base = { name: wanted, type, stale: false, endpoints: [] };
-  if (zone === undefined) {
-    return { ...base, outcome: 'refused', because: ['no zone of ours has this name (R21), and nothing is forwarded'] };
+const LOOPBACK = Uint8Array.of(127, 0, 0, 1);
+
+/** Throws on a name without wire form and on a type that does not exist. */
+export function explain(source: ExplainSource, name: string, typed: string, now: Instant): Explanation {
+  const wanted = name === '.' ? name : name.toLowerCase().replace(/\.$/, '');
+  const number = typeNumber(typed);
+  if (number === undefined) throw new Error(`${typed} is no record type`);
+  const type = typeName(number);
+  const zone = longestMatch(source.zones, wanted);
+  if (zone === undefined) return explainForeign(source, wanted, type, number, now);
+  const { reply, words } = askAsAllowed(source.table, wanted, number, [zone]);
+  const stale = zone.isStale(now.boot);
+  const base = { name: wanted, type, zone: zone.config.name, outcome: reply.outcome, stale };
+  const special = specialType(number);
+  if (special !== undefined) return { ...base, because: [special], endpoints: [] };
+  const below = wanted === zone.config.name ? '' : wanted.slice(0, -zone.config.name.length - 1);
+  const meaning = meaningOf(
+    zone,
+    below,
+    reply.outcome === 'answer' || reply.outcome === 'nodata',
+    fitsBelow(wanted, zone.config.name.split('.').length),
+  );
+  const never = reply.outcome === 'servfail' && zone.source === 'none';
+  const because = [
+    ...(never ? ['the zone has never had a list or a snapshot (R25)'] : meaning.words),
+    ...typeWords(meaning, reply, type),
+    ...zoneWords(zone, stale, now.boot),
+    ...words,
+  ];
+  const endpoints = explainEndpoints(source.verdicts, zone, meaning, reply, type, because, now);
+  because.push(...edeWords(reply));
+  const service = meaning.service === undefined ? {} : { service: meaning.service.name };
+  return { ...base, ...service, because, endpoints };
+}
+
+/** A name of no zone: of an address (R23), or of nobody. */
+function explainForeign(source: ExplainSource, name: string, type: string, number: number, now: Instant): Explanation {
+  const address = reversedAddress(name);
+  const holders = address === undefined ? [] : source.zones.filter((zone) => zone.names.kept.has(address));
+  const { reply, words } = askAsAllowed(source.table, name, number, holders);
+  const base = { name, type, outcome: reply.outcome, endpoints: [] };
+  const special = specialType(number);
+  const zone = reply.pointer === undefined ? holders[0] : longestMatch(source.zones, reply.pointer);
+  if (special !== undefined) return { ...base, stale: false, because: [special] };
+  if (address === undefined || zone === undefined || reply.outcome === 'refused') {
+    const nobody =
+      address === undefined
+        ? 'no zone of ours has this name (R21), and nothing is forwarded'
+        : `no zone has an endpoint with ${address} (R23), and nothing is forwarded`;
+    return { ...base, stale: false, because: [nobody, ...edeWords(reply)] };
   }
   const stale = zone.isStale(now.boot);
-  const common = { ...base, zone: zone.config.name, stale };
-  const because = zoneWords(zone, stale, now.boot);
-  if (zone.source === 'none') {
-    return {
-      ...common,
-      outcome: 'servfail',
-      because: ['the zone has never had a list or a snapshot (R25)', ...because],
-    };
+  const pointer = reply.pointer === undefined ? [] : [`its name is ${reply.pointer}`];
+  const because = [
+    `the reverse name of ${address}, ${holderOf(zone, address)} (R23)`,
+    ...pointer,
+    ...typeWords({ types: ['PTR'], words: [] }, reply, type),
+    ...zoneWords(zone, stale, now.boot),
+    ...words,
+  ];
+  return { ...base, zone: zone.config.name, stale, because };
+}
+
+/** The reply that a client of the first zone that lets one in is given. */
+function askAsAllowed(
+  table: AnswerTable,
+  name: string,
+  type: number,
+  zones: readonly Zone[],
+): { readonly reply: OwnReply; readonly words: readonly string[] } {
+  const ask = (from: Uint8Array, listen: number): OwnReply => {
+    const reply = askOwn(table, { name, type, from, listen });
+    if (reply === undefined) throw new Error(`${name} is no domain name`);
+    return reply;
+  };
+  for (const zone of zones) {
+    const listen = zone.listen?.[0] ?? 0;
+    const view = zone.config.listen?.[0];
+    const words = view === undefined ? [] : [`asked on ${view.address} port ${view.port}, where the zone exists (R31)`];
+    const reply = ask(LOOPBACK, listen);
+    if (reply.outcome !== 'refused') return { reply, words };
+    for (const prefix of zone.config.allow) {
+      const allowed = ask(prefixBytes(prefix)?.network ?? LOOPBACK, listen);
+      if (allowed.outcome === 'refused') continue;
+      return { reply: allowed, words: [...words, `as a client of ${prefix} is told; 127.0.0.1 is refused (R31)`] };
+    }
   }
-  const below = wanted === zone.config.name ? '' : wanted.slice(0, -zone.config.name.length - 1);
-  if (below === '' || below === '_status')
-    return { ...common, outcome: 'answer', because: ["the zone's own name (R27)"] };
-  const place = locate(zone, below.split('.'));
-  if (place === undefined) {
-    return {
-      ...common,
-      outcome: 'nxdomain',
-      because: ['no service has this name, or it fits no form (R21, R25)', ...because],
-    };
-  }
-  const { rows: answered, step } = zone.answerOf(place.service, place.rows);
-  const set = new Set(answered);
-  if (place.narrowed !== undefined) because.push(place.narrowed);
+  return { reply: ask(LOOPBACK, zones[0]?.listen?.[0] ?? 0), words: [] };
+}
+
+function explainEndpoints(
+  verdicts: VerdictStore,
+  zone: Zone,
+  { service, rows, types }: NameMeaning,
+  reply: OwnReply,
+  type: string,
+  because: string[],
+  now: Instant,
+): EndpointExplanation[] {
+  if (service === undefined || rows === undefined) return [];
+  const { rows: answerable, step } = zone.answerOf(service, rows);
   if (step !== undefined) because.push(FLOORS[step]);
-  if ([...place.service.rows.values()].some((row) => row.hold !== undefined)) {
+  if ([...service.rows.values()].some((row) => row.hold !== undefined)) {
     because.push('the guard holds rows that the registry took away: too much would be missing (R8)');
   }
-  const best = Math.min(...answered.map((row) => row.priority));
-  const address = type === 'A' || type === 'AAAA';
-  const served = answered.filter(
-    (row) => !address || (row.priority === best && row.address.includes(':') === (type === 'AAAA')),
-  );
-  if (address && answered.some((row) => row.priority !== best))
-    because.push('A and AAAA carry the best priority only (R24)');
-  return {
-    ...common,
-    service: place.service.name,
-    outcome: served.length > 0 && ['A', 'AAAA', 'SRV', 'ANY'].includes(type) ? 'answer' : 'nodata',
-    because,
-    endpoints: place.rows.map((row) =>
-      describe(row, set.has(row), step !== undefined, verdictOf(row, verdicts), zone, now),
-    ),
-  };
+  const given = reply.type === undefined ? type : typeName(reply.type);
+  const without = leftOutOf(given, types, answerable);
+  const { maxAnswers } = zone.probes.settings(service);
+  const carried = answerable.filter((row) => without(row) === undefined).length;
+  if (maxAnswers !== undefined && carried > maxAnswers)
+    because.push(`each answer carries ${maxAnswers} of these ${carried}, in turn (R24)`);
+  const inAnswer = new Set(answerable);
+  return rows.map((row) => {
+    const fate = { answerable: inAnswer.has(row), floored: step !== undefined, without: without(row) };
+    return explainEndpoint(row, fate, row.target === undefined ? undefined : verdicts.get(row.target), zone, now);
+  });
+}
+
+/** What is refused or wrong whatever the name (RFC 6895 s.3.1). */
+function specialType(type: number): string | undefined {
+  if (type === TYPE.AXFR || type === TYPE.IXFR) return 'zones are not transferred';
+  if (type === TYPE.OPT || type === TYPE.TSIG || type === TYPE.TKEY) return 'this type cannot be asked for';
+  return undefined;
+}
+
+function typeWords({ types }: NameMeaning, reply: OwnReply, type: string): string[] {
+  if (type === 'ANY' && reply.type !== undefined)
+    return [`ANY is given one record set, here ${typeName(reply.type)} (RFC 8482)`];
+  if (reply.outcome !== 'nodata' || types.includes(type)) return [];
+  return [types.length === 0 ? 'the name has no records of its own (R21)' : `the name has ${listed(types)} only (R21)`];
+}
+
+function listed(types: readonly string[]): string {
+  return types.length < 2 ? types.join() : `${types.slice(0, -1).join(', ')} and ${types.at(-1)}`;
+}
+
+function edeWords({ ede, outcome }: OwnReply): string[] {
+  if (ede === undefined || outcome === 'answer') return [];
+  return [`the reply carries EDE ${ede.code}${ede.text === '' ? '' : `: ${ede.text}`} (R26)`];
 }
 
 function longestMatch(zones: readonly Zone[], name: string): Zone | undefined {
@@ -101,101 +186,4 @@ function zoneWords(zone: Zone, stale: boolean, now: BootMs): string[] {
       `stale: last confirmed ${zone.lastConfirmed === undefined ? 'before a restart' : `${describeAge(now - zone.lastConfirmed).text} ago`}; answered as before (R1)`,
     );
   return words;
-}
-
-/** The service that a name below the zone is about, and the rows that its form narrows to (R21). */
-function locate(zone: Zone, labels: readonly string[]): Place | undefined {
-  const [first = '', second = ''] = labels;
-  const find = (label: string): Service | undefined => {
-    const owner = zone.names.labels.owner(label);
-    const service = owner === undefined ? undefined : zone.catalog.services.get(owner);
-    return service?.known ? service : undefined;
-  };
-  const narrow = (service: Service | undefined, narrowed: string | undefined, keep: (row: CatalogRow) => boolean) => {
-    if (service === undefined) return undefined;
-    const rows = service.standing().filter(keep);
-    return rows.length === 0 && narrowed !== undefined ? undefined : { service, narrowed, rows };
-  };
-  const proto = second.slice(1);
-  const hasTag = (row: CatalogRow, tag: string): boolean => row.tags.some((one) => one.toLowerCase() === tag);
-  if (first.startsWith('_') && second.startsWith('_')) {
-    const word = first.slice(1);
-    if (labels.length === 2) return narrow(find(word), `only ${proto}`, (row) => row.protocol === proto);
-    const ofPort = (row: CatalogRow): boolean => row.portName === word && row.protocol === proto;
-    if (labels.length === 3) return narrow(find(labels[2]!), `only the port ${word}/${proto}`, ofPort);
-    if (labels.length !== 4) return undefined;
-    const tag = labels[2]!;
-    return narrow(
-      find(labels[3]!),
-      `only the port ${word}/${proto} of the tag ${tag}`,
-      (row) => ofPort(row) && hasTag(row, tag),
-    );
-  }
-  if (labels.length === 1) return narrow(find(first), undefined, () => true);
-  if (labels.length === 2) return narrow(find(second), `only the tag ${first}`, (row) => hasTag(row, first));
-  return undefined;
-}
-
-function verdictOf(row: CatalogRow, verdicts: VerdictStore): Verdict | undefined {
-  return row.target === undefined ? undefined : verdicts.get(row.target);
-}
-
-function describe(
-  row: CatalogRow,
-  answered: boolean,
-  floored: boolean,
-  verdict: Verdict | undefined,
-  zone: Zone,
-  now: Instant,
-): EndpointExplanation {
-  const age = (at: BootMs | undefined): number | undefined =>
-    at === undefined ? undefined : Math.round(now.boot - at);
-  const optional = {
-    lastResultMs: age(verdict?.lastResult),
-    lastSuccessMs: age(verdict?.lastSuccess),
-    failingForMs: age(verdict?.failingSince),
-    lastFailure: verdict?.lastFailure,
-    heldForMs: row.hold === undefined ? undefined : Math.round(zone.heardClock.at(now.boot) - row.hold.since),
-  };
-  const known = Object.fromEntries(Object.entries(optional).filter(([, value]) => value !== undefined));
-  return {
-    id: row.id,
-    address: row.address,
-    port: row.port,
-    protocol: row.protocol,
-    priority: row.priority,
-    weight: row.weight,
-    tags: [...row.tags],
-    word: wordOf(row),
-    probe: row.column,
-    answered,
-    why: why(row, wordOf(row), answered, floored, verdict),
-    ...known,
-  };
-}
-
-const WORDS: Readonly<Record<Word, string>> = {
-  listed: 'the registry lists it',
-  critical: 'the registry calls it critical',
-  draining: 'the registry drains it',
-  'absent-guarded': 'the registry dropped it, and the guard holds it',
-  'absent-released': 'the registry dropped it',
-};
-
-function why(row: CatalogRow, word: Word, answered: boolean, floored: boolean, verdict: Verdict | undefined): string {
-  const flip = word === 'critical' && row.hold !== undefined ? ' while the guard holds the flip' : '';
-  const probe =
-    verdict === undefined
-      ? 'it is not probed'
-      : row.column === 'no-word'
-        ? row.longDead
-          ? 'it had failed for long when last probed, so silence does not bring it back (R14)'
-          : 'there is no fresh probe result'
-        : row.column === 'passes'
-          ? 'its probe passes'
-          : `its probe fails${verdict.lastFailure === undefined ? '' : `: ${verdict.lastFailure}`}`;
-  const softCap =
-    answered && !floored && row.column === 'fails' ? '; soft failures may not take more than their share (R12)' : '';
-  const verb = answered ? (floored ? 'answered by the floor' : 'answered') : 'held back';
-  return `${verb}: ${WORDS[word]}${flip}, ${probe} (R10)${softCap}`;
 }

@@ -149,8 +149,10 @@ export class Resolver {
     return [...this.#zones.values()].flatMap((zone) => serviceStatus(zone));
   }
 
+  /** Throws on a name without wire form and on a type that does not exist. */
   explain(name: string, type: string, now: Instant): Explanation {
-    return explain([...this.#zones.values()], this.verdicts, name, type, now);
+    const { verdicts, table } = this;
+    return explain({ zones: [...this.#zones.values()], verdicts, table }, name, type, now);
   }
 
   /** What a snapshot of the zone holds (R29), whole. */

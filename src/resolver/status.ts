@@ -45,7 +45,7 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
     floor: [...zone.floors.keys()],
     rejected: zone.rejected.slice(0, SHOWN_REJECTIONS).map(({ where, reason }) => ({ where, reason })),
     conflicts: zone.names.labels.conflicts(),
-    checks: zone.probed > 0 || zone.config.check.type !== 'none' ? 'on' : 'off',
+    checks: hasChecks(zone, endpoints) ? 'on' : 'off',
     softTtlMs: zone.config.softTtl,
   };
 }
@@ -68,6 +68,14 @@ export function serviceStatus(zone: Zone): ServiceStatus[] {
     });
   }
   return all;
+}
+
+/** R17: something is probed, or would be if the zone had an endpoint. */
+function hasChecks(zone: Zone, endpoints: number): boolean {
+  if (zone.probed > 0) return true;
+  if (endpoints > 0) return false;
+  const { check, services } = zone.config;
+  return [check, ...services.map(({ settings }) => settings.check)].some((one) => (one?.type ?? 'none') !== 'none');
 }
 
 function stands(row: CatalogRow): boolean {

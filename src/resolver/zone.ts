@@ -243,6 +243,11 @@ export class Zone {
     return this.#probed;
   }
 
+  /** Indexes of the listen addresses on which the zone exists; undefined: all. */
+  get listen(): readonly number[] | undefined {
+    return this.#deps.listen;
+  }
+
   #listed(report: ListReport, now: Instant): void {
     const over = this.catalog.overLimit(report);
     if (over !== undefined) {
@@ -279,7 +284,7 @@ export class Zone {
       this.#releaseMarks(report.releases, now);
     } else {
       this.lastConfirmed = Math.min(now.boot, report.at);
-      this.#notHeard('believed for additions and recoveries only', now);
+      this.#notHeard(`believed for additions and recoveries only${firstFault(report.rejected)}`, now);
       this.#settle(touched, now);
     }
     if (first) this.#deps.log('info', 'zone-synced', { zone: this.config.name, services: this.catalog.services.size });
@@ -503,4 +508,10 @@ export class Zone {
       this.#deps.log('error', 'guard-alarm', { zone: this.config.name, services, remedy: 'holdfast accept NAME' });
     else this.#deps.log('info', 'guard-alarm-ended', { zone: this.config.name });
   }
+}
+
+/** What a report that is believed in part left out, by its first fault. */
+function firstFault([first, ...others]: readonly Rejected[]): string {
+  if (first === undefined) return '';
+  return `: ${first.where}: ${first.reason}${others.length === 0 ? '' : ` (and ${others.length} more)`}`;
 }

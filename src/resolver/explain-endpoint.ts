@@ -1,0 +1,103 @@
+/** Why one endpoint is in or out: the cell of the table (R10), the ages of its words, and what its record type carries (R24). */
+import type { EndpointExplanation } from '../admin/documents.js';
+import type { CatalogRow } from '../catalog/row.js';
+import { type Word, wordOf } from '../health/decide.js';
+import type { Verdict } from '../health/verdicts.js';
+import type { BootMs, Instant } from '../system/clock.js';
+import type { Zone } from './zone.js';
+
+/** What became of an endpoint. */
+export interface Fate {
+  /** In the answer by the table or the floor, whatever the type. */
+  readonly answerable: boolean;
+  /** The floor gives the answer (R11). */
+  readonly floored: boolean;
+  /** Why an answer of this type goes without it (R24). */
+  readonly without: string | undefined;
+}
+
+const WORDS: Readonly<Record<Word, string>> = {
+  listed: 'the registry lists it',
+  critical: 'the registry calls it critical',
+  draining: 'the registry drains it',
+  'absent-guarded': 'the registry dropped it, and the guard holds it',
+  'absent-released': 'the registry dropped it',
+};
+
+export function explainEndpoint(
+  row: CatalogRow,
+  fate: Fate,
+  verdict: Verdict | undefined,
+  zone: Zone,
+  now: Instant,
+): EndpointExplanation {
+  const age = (at: BootMs | undefined): number | undefined =>
+    at === undefined ? undefined : Math.round(now.boot - at);
+  const optional = {
+    lastResultMs: age(verdict?.lastResult),
+    lastSuccessMs: age(verdict?.lastSuccess),
+    failingForMs: age(verdict?.failingSince),
+    lastFailure: verdict?.lastFailure,
+    heldForMs: row.hold === undefined ? undefined : Math.round(zone.heardClock.at(now.boot) - row.hold.since),
+  };
+  const known = Object.fromEntries(Object.entries(optional).filter(([, value]) => value !== undefined));
+  return {
+    id: row.id,
+    address: row.address,
+    port: row.port,
+    protocol: row.protocol,
+    priority: row.priority,
+    weight: row.weight,
+    tags: [...row.tags],
+    word: wordOf(row),
+    probe: row.column,
+    answered: fate.answerable && fate.without === undefined,
+    why: why(row, fate, verdict),
+    ...known,
+  };
+}
+
+function why(row: CatalogRow, { answerable, floored, without }: Fate, verdict: Verdict | undefined): string {
+  const word = wordOf(row);
+  const flip = word === 'critical' && row.hold !== undefined ? ' while the guard holds the flip' : '';
+  const probe =
+    verdict === undefined
+      ? 'it is not probed'
+      : row.column === 'no-word'
+        ? row.longDead
+          ? 'it had failed for long when last probed, so silence does not bring it back (R14)'
+          : 'there is no fresh probe result'
+        : row.column === 'passes'
+          ? 'its probe passes'
+          : `its probe fails${verdict.lastFailure === undefined ? '' : `: ${verdict.lastFailure}`}`;
+  const softCap =
+    answerable && !floored && row.column === 'fails' ? '; soft failures may not take more than their share (R12)' : '';
+  const verb = !answerable
+    ? 'held back'
+    : without === undefined
+      ? 'answered'
+      : `not in this answer: ${without}; answerable`;
+  return `${verb}${answerable && floored ? ' by the floor' : ''}: ${WORDS[word]}${flip}, ${probe} (R10)${softCap}`;
+}
+
+/**
+ * Why an answer of one type goes without an endpoint that is answerable (R24); undefined for those that it carries.
+ * `types`: those that the name may have.
+ */
+export function leftOutOf(
+  type: string,
+  types: readonly string[],
+  answerable: readonly CatalogRow[],
+): (row: CatalogRow) => string | undefined {
+  if (!types.includes(type)) return () => `the name has no ${type} (R21)`;
+  if (type === 'SRV') return () => undefined;
+  const best = answerable.reduce((least, row) => Math.min(least, row.priority), Number.POSITIVE_INFINITY);
+  const weighty = answerable.some((row) => row.priority === best && row.weight > 0);
+  return (row) => {
+    if (row.address.includes(':') !== (type === 'AAAA'))
+      return `${type} carries ${type === 'A' ? 'IPv4' : 'IPv6'} addresses only (R24)`;
+    if (row.priority !== best) return `${type} carries the best priority only (R24)`;
+    if (row.weight === 0 && weighty) return 'its weight is 0 and others have more (R24)';
+    return undefined;
+  };
+}
