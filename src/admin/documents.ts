@@ -35,6 +35,8 @@ export interface ProberStatus {
   /** How late its event loop or its schedule is. */
   lateMs?: Ms;
   localErrors?: number;
+  /** R16: families whose timeouts are not believed at present, since when. */
+  suspected?: { family: 'IPv4' | 'IPv6'; forMs: Ms }[];
 }
 
 export interface ZoneStatus {

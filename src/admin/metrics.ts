@@ -157,6 +157,17 @@ const DECLARATIONS: readonly Declaration[] = [
     read: ({ status: { prober } }) => (prober.localErrors === undefined ? [] : one(prober.localErrors)),
   },
   {
+    name: 'holdfast_suspect_self',
+    help: '1 while timeouts of probes are not believed, because so much timed out at once (R16).',
+    kind: 'gauge',
+    labels: ['family'],
+    read: ({ status }) =>
+      (['IPv4', 'IPv6'] as const).map((family) => ({
+        labels: { family },
+        value: flag(status.prober.suspected?.some((one) => one.family === family) === true),
+      })),
+  },
+  {
     name: 'holdfast_listener_up',
     help: '1 while the address answers.',
     kind: 'gauge',

@@ -2,7 +2,7 @@ import type { CheckConfig } from '../config/types.js';
 import type { Target } from '../prober/feed.js';
 import type { Row } from '../registry/registry.js';
 import type { Ms } from '../system/clock.js';
-import type { JudgeSettings } from './verdicts.js';
+import type { JudgeSettings } from './verdict-record.js';
 
 /** What to probe for a row under a check; undefined when it is not probed: UDP, or a check of type none (R17). */
 export function targetOf(row: Row, check: CheckConfig): Target | undefined {
@@ -75,6 +75,11 @@ export class TargetSet<Holder> {
   /** How results of the key are judged; undefined when nobody holds it. */
   settings(key: string): JudgeSettings | undefined {
     return this.#entries.get(key)?.settings;
+  }
+
+  /** The target as it was last asked for; undefined when nobody holds the key. */
+  get(key: string): Target | undefined {
+    return this.#entries.get(key)?.target;
   }
 
   *holders(key: string): Iterable<Holder> {

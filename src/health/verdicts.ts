@@ -5,25 +5,22 @@
 import type { Column } from '../catalog/row.js';
 import type { FailureKind, ProbeResult } from '../prober/feed.js';
 import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
+import { type Family, familyOf } from './networks.js';
+import { type SuspectEvent, Suspicion } from './suspect.js';
+import {
+  fail,
+  type JudgeSettings,
+  newRecord,
+  omitUndefined,
+  pass,
+  restartCounters,
+  undoFailures,
+  type Verdict,
+  type VerdictRecord,
+  view,
+} from './verdict-record.js';
 
-/** How results of a key are judged. */
-export interface JudgeSettings {
-  readonly rise: number;
-  readonly fall: number;
-  readonly longDead: Ms;
-}
-
-export interface Verdict {
-  readonly column: Column;
-  /** Fails, and hard: by its latest failure, or soft without one success for `longDead` (R12). */
-  readonly hard: boolean;
-  /** R14: it had failed for `longDead` at its last result. */
-  readonly longDead: boolean;
-  readonly lastResult?: BootMs;
-  readonly lastSuccess?: BootMs;
-  readonly failingSince?: BootMs;
-  readonly lastFailure?: string;
-}
+export type { JudgeSettings, Verdict } from './verdict-record.js';
 
 /** A verdict in a snapshot, in wall time (R29). */
 export interface VerdictSeed {
@@ -36,57 +33,52 @@ export interface VerdictSeed {
   readonly detail?: string;
   readonly flaps?: number;
   readonly lastDown?: WallMs;
-}
-
-interface Record {
-  longDead: Ms;
-  column: Column;
-  passes: number;
-  fails: number;
-  /** The interval it was measured at. */
-  interval: Ms;
-  lastResult: BootMs | undefined;
-  lastSuccess: BootMs | undefined;
-  failingSince: BootMs | undefined;
-  failure: FailureKind | undefined;
-  detail: string | undefined;
-  /** First pass of the present run of passes. */
-  steadySince: BootMs | undefined;
-  flaps: number;
-  lastDown: BootMs | undefined;
-  /** From where the verdict's age counts. */
-  ageFrom: BootMs;
+  readonly proven?: true;
 }
 
 /** A verdict older than so many of the intervals it was measured at is no word (R13). */
 const AGE_INTERVALS = 3;
-/** A second fall within so many intervals of the last one is a flap. */
-const FLAP_MEMORY_INTERVALS = 120;
-/** The first flap's hold; each further one doubles it. */
-const FLAP_HOLD_INTERVALS = 12;
-const FLAP_HOLD_MAX_MS: Ms = 600_000;
 /** How long a verdict outlives the last row that refers to it. */
 const PARKED_MS: Ms = 600_000;
 /** A result from further ahead than this is not from this machine's clock. */
 const FUTURE_MS: Ms = 1_000;
 
-const HARD: ReadonlySet<FailureKind> = new Set(['refused', 'reset', 'unroutable', 'wrong-identity']);
-
+const NONE: readonly SuspectEvent[] = [];
 export const NO_WORD: Verdict = { column: 'no-word', hard: false, longDead: false };
 
+/** What is probed under a key, and for whom. */
+export interface KeyFacts {
+  /** Undefined when nobody holds it. */
+  address(key: string): string | undefined;
+  /** The services, one value each. */
+  services(key: string): Iterable<unknown>;
+  /** R16: a registry that is heard has dropped all of its rows, or calls them critical. */
+  disowned(key: string): boolean;
+}
+
 export class VerdictStore {
-  readonly #records = new Map<string, Record>();
+  readonly #facts: KeyFacts;
+  readonly #suspicion: Suspicion<unknown>;
+  #events: SuspectEvent[] = [];
+  readonly #records = new Map<string, VerdictRecord>();
   /** Keys by interval in the order of their ages, so that the oldest of each is at the front. */
-  readonly #byAge = new Map<Ms, Map<string, Record>>();
+  readonly #byAge = new Map<Ms, Map<string, VerdictRecord>>();
   /** Keys that no row refers to any more, with since when, oldest first. */
   readonly #parked = new Map<string, BootMs>();
   /** How late the resolver itself is; verdicts may be older by that much (R13). */
   lag: Ms = 0;
 
+  constructor(facts: KeyFacts) {
+    this.#facts = facts;
+    this.#suspicion = new Suspicion((key) => facts.services(key));
+  }
+
   /** A row refers to the key from now on. A verdict that was parked counts its age anew (R13). */
   retain(key: string, now: BootMs): void {
     const record = this.#records.get(key);
-    if (record !== undefined && this.#parked.delete(key)) this.#restartAge(key, record, now);
+    if (record === undefined || !this.#parked.delete(key)) return;
+    this.#restartAge(key, record, now);
+    if (record.column === 'passes') this.#seedSuspicion(key);
   }
 
   /** No row refers to the key any more. */
@@ -94,16 +86,18 @@ export class VerdictStore {
     const record = this.#records.get(key);
     if (record === undefined || this.#parked.has(key)) return;
     this.#parked.set(key, now);
-    this.#byAge.get(record.interval)?.delete(key);
+    this.#unqueue(key, record);
+    this.#happened(this.#suspicion.forget(key, now), now);
   }
 
   /** Changed settings reset counters, not the verdict, its last success or its failing-since (R13). */
   inherit(from: string, to: string, { longDead }: JudgeSettings, now: BootMs): void {
     const old = this.#records.get(from);
     if (old === undefined || this.#records.has(to)) return;
-    const record = { ...old, longDead, passes: 0, fails: 0, steadySince: undefined };
+    const record = { ...old, longDead, passes: 0, fails: 0, steadySince: undefined, proven: false, before: undefined };
     this.#records.set(to, record);
     this.#restartAge(to, record, now);
+    this.#suspicion.rename(from, to);
   }
 
   /**
@@ -117,20 +111,31 @@ export class VerdictStore {
     if (record.lastResult !== undefined && result.at <= record.lastResult) return false;
     record.longDead = settings.longDead;
     const before = view(record);
+    const provenBefore = record.proven;
     if (record.column !== 'no-word' && this.#expiry(record) < result.at) this.#forgetWord(record);
+    const isVoid = this.#suspect(result);
+    this.#unqueue(result.key, record);
     const first = record.lastResult === undefined;
-    this.#byAge.get(record.interval)?.delete(result.key);
     record.interval = result.interval;
-    record.lastResult = result.at;
     record.ageFrom = result.at;
+    if (isVoid) {
+      if (record.column !== 'no-word') this.#queue(result.key, record);
+      return before.column !== record.column;
+    }
+    record.lastResult = result.at;
     if (result.failure === undefined) pass(record, settings, result.at);
     else fail(record, settings, result, first && fresh);
     if (record.column !== 'no-word') this.#queue(result.key, record);
     const after = view(record);
     // A success of one that is still failing: the floor and the cap go by who passed last (R11, R12).
     const revived = after.column === 'fails' && result.failure === undefined;
+    const proven = record.proven !== provenBefore;
     return (
-      revived || before.column !== after.column || before.hard !== after.hard || before.longDead !== after.longDead
+      revived ||
+      proven ||
+      before.column !== after.column ||
+      before.hard !== after.hard ||
+      before.longDead !== after.longDead
     );
   }
 
@@ -153,8 +158,9 @@ export class VerdictStore {
     for (const queue of this.#byAge.values()) {
       for (const [key, record] of queue) {
         if (this.#expiry(record) >= now) break;
-        queue.delete(key);
+        this.#unqueue(key, record);
         this.#forgetWord(record);
+        this.#happened(this.#suspicion.silent(key, now), now);
         changed.push(key);
       }
     }
@@ -164,6 +170,24 @@ export class VerdictStore {
       this.#records.delete(key);
     }
     return changed;
+  }
+
+  /** What began and ended of R16 since the last call. The verdicts of the keys that it names may have changed. */
+  takeSuspectEvents(): readonly SuspectEvent[] {
+    if (this.#events.length === 0) return NONE;
+    const events = this.#events;
+    this.#events = [];
+    return events;
+  }
+
+  /** R16: since when failures by timeout or no route are void in a family; undefined when they count. */
+  suspectedSince(family: Family): BootMs | undefined {
+    return this.#suspicion.since(family);
+  }
+
+  /** R18: it has passed once with these settings. */
+  isProven(key: string): boolean {
+    return this.#records.get(key)?.proven === true;
   }
 
   /** When the next word runs out; Infinity when none will. */
@@ -198,6 +222,7 @@ export class VerdictStore {
       detail: record.detail,
       flaps: record.flaps === 0 ? undefined : record.flaps,
       lastDown: wall(record.lastDown),
+      proven: record.proven ? (true as const) : undefined,
     });
   }
 
@@ -223,104 +248,74 @@ export class VerdictStore {
     record.detail = seed.detail;
     record.flaps = seed.flaps ?? 0;
     record.lastDown = boot(seed.lastDown);
+    record.proven = seed.proven === true;
     this.#restartAge(key, record, now.boot);
+    if (record.column === 'passes') this.#seedSuspicion(key);
   }
 
-  #expiry(record: Record): BootMs {
+  #expiry(record: VerdictRecord): BootMs {
     return record.ageFrom + AGE_INTERVALS * record.interval + this.lag;
   }
 
-  #queue(key: string, record: Record): void {
+  #queue(key: string, record: VerdictRecord): void {
     let queue = this.#byAge.get(record.interval);
     if (queue === undefined) this.#byAge.set(record.interval, (queue = new Map()));
     queue.delete(key);
     queue.set(key, record);
   }
 
-  #restartAge(key: string, record: Record, now: BootMs): void {
+  #restartAge(key: string, record: VerdictRecord, now: BootMs): void {
     record.ageFrom = now;
     if (record.column !== 'no-word') this.#queue(key, record);
   }
 
-  #forgetWord(record: Record): void {
+  #unqueue(key: string, record: VerdictRecord): void {
+    const queue = this.#byAge.get(record.interval);
+    // Stretched intervals are never the same twice: a queue lives only while it is in use.
+    if (queue?.delete(key) && queue.size === 0) this.#byAge.delete(record.interval);
+  }
+
+  /** R16. Returns whether the result is void. */
+  #suspect({ key, at, interval, failure }: ProbeResult): boolean {
+    const address = this.#facts.address(key);
+    if (address === undefined) return false;
+    this.#happened(this.#suspicion.note(key, address, failure, at, interval), at);
+    return failure !== undefined && this.#suspicion.voids(address, failure) && !this.#facts.disowned(key);
+  }
+
+  #seedSuspicion(key: string): void {
+    const address = this.#facts.address(key);
+    if (address !== undefined) this.#suspicion.seed(key, address);
+  }
+
+  #happened(events: readonly SuspectEvent[], now: BootMs): void {
+    for (const event of events) {
+      this.#events.push(event);
+      if (event.kind === 'began') {
+        for (const key of event.keys) {
+          const record = this.#records.get(key);
+          if (record !== undefined && !this.#facts.disowned(key)) this.#undo(key, record, now);
+        }
+      } else {
+        for (const [key, record] of this.#records) {
+          const address = this.#facts.address(key);
+          if (address === undefined || familyOf(address) === event.family) restartCounters(record);
+        }
+      }
+    }
+  }
+
+  #undo(key: string, record: VerdictRecord, now: BootMs): void {
+    this.#unqueue(key, record);
+    undoFailures(record);
+    this.#restartAge(key, record, now);
+  }
+
+  #forgetWord(record: VerdictRecord): void {
     record.column = 'no-word';
     record.passes = 0;
     record.fails = 0;
     record.steadySince = undefined;
+    record.before = undefined;
   }
-}
-
-function newRecord({ longDead }: JudgeSettings, now: BootMs): Record {
-  return {
-    longDead,
-    column: 'no-word',
-    passes: 0,
-    fails: 0,
-    interval: 0,
-    lastResult: undefined,
-    lastSuccess: undefined,
-    failingSince: undefined,
-    failure: undefined,
-    detail: undefined,
-    steadySince: undefined,
-    flaps: 0,
-    lastDown: undefined,
-    ageFrom: now,
-  };
-}
-
-function pass(record: Record, { rise }: JudgeSettings, at: BootMs): void {
-  record.fails = 0;
-  record.passes++;
-  record.steadySince ??= at;
-  record.lastSuccess = at;
-  record.failingSince = undefined;
-  if (record.column === 'passes') return;
-  const back = record.column === 'no-word' || (record.passes >= rise && at - record.steadySince >= flapHold(record));
-  if (!back) return;
-  record.column = 'passes';
-  record.failure = undefined;
-  record.detail = undefined;
-}
-
-function fail(record: Record, { fall }: JudgeSettings, result: ProbeResult, atOnce: boolean): void {
-  record.passes = 0;
-  record.fails++;
-  record.steadySince = undefined;
-  record.failingSince ??= result.at;
-  record.failure = result.failure;
-  record.detail = result.detail;
-  if (record.column === 'fails' || !(atOnce || record.fails >= fall)) return;
-  record.column = 'fails';
-  const memory = FLAP_MEMORY_INTERVALS * record.interval;
-  record.flaps = record.lastDown !== undefined && result.at - record.lastDown <= memory ? record.flaps + 1 : 1;
-  record.lastDown = result.at;
-}
-
-/** How long a flapping endpoint has to pass in a row before it is back. */
-function flapHold(record: Record): Ms {
-  if (record.flaps < 2) return 0;
-  return Math.min(FLAP_HOLD_MAX_MS, FLAP_HOLD_INTERVALS * record.interval * 2 ** (record.flaps - 2));
-}
-
-function view(record: Record): Verdict {
-  const { lastResult, failingSince, failure } = record;
-  const longDead =
-    lastResult !== undefined && failingSince !== undefined && lastResult - failingSince >= record.longDead;
-  const fails = record.column === 'fails';
-  return omitUndefined({
-    column: record.column,
-    hard: fails && (longDead || (failure !== undefined && HARD.has(failure))),
-    longDead,
-    lastResult,
-    lastSuccess: record.lastSuccess,
-    failingSince,
-    lastFailure: record.detail ?? failure,
-  });
-}
-
-/** Leaves out what is undefined, as `exactOptionalPropertyTypes` asks. */
-function omitUndefined<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
-  for (const key of Object.keys(value) as (keyof T)[]) if (value[key] === undefined) delete value[key];
-  return value as { [K in keyof T]: Exclude<T[K], undefined> };
 }

@@ -77,6 +77,12 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
     if (zone.guard.alarm) problems.push(`zone ${zone.name}: ${alarmText(zone)}`);
     for (const name of zone.floor) problems.push(`zone ${zone.name}: ${name} is answered by the floor (R11)`);
   }
+  for (const { family, forMs } of prober.suspected ?? []) {
+    const since = describeAge(forMs).text;
+    problems.push(
+      `much that passed times out over ${family} since ${since}: the fault is probably here, timeouts are not believed (R16)`,
+    );
+  }
   if (prober.state === 'stale') problems.push('the prober is silent: dead endpoints are not left out');
   if (prober.state === 'never')
     problems.push('no prober has connected: dead endpoints are not left out (holdfast probe)');
@@ -128,9 +134,11 @@ function listenStatus(listeners: readonly ListenerStatus[]): StatusDocument['lis
     });
 }
 
-function proberStatus(parts: DaemonParts): StatusDocument['prober'] {
-  const status = parts.prober.status();
-  return status.state === 'never' && parts.resolver.targetCount === 0 ? { ...status, state: 'not-needed' } : status;
+function proberStatus({ prober, resolver, clock }: DaemonParts): StatusDocument['prober'] {
+  const status = prober.status();
+  const suspected = resolver.suspected(clock.now().boot);
+  const state = status.state === 'never' && resolver.targetCount === 0 ? 'not-needed' : status.state;
+  return { ...status, state, ...(suspected.length === 0 ? {} : { suspected }) };
 }
 
 /** R25, R29: sockets answer, and every zone has data. */

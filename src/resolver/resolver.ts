@@ -7,7 +7,7 @@ import type { Explanation, ServiceStatus, ZoneStatus } from '../admin/documents.
 import { AnswerTable } from '../answers/table.js';
 import type { Config, ListenAddress, ZoneConfig } from '../config/types.js';
 import { TargetSet } from '../health/targets.js';
-import { VerdictStore } from '../health/verdicts.js';
+import { type KeyFacts, VerdictStore } from '../health/verdicts.js';
 import type { ProbeResult, Target } from '../prober/feed.js';
 import type { Report } from '../registry/registry.js';
 import type { BootMs, Instant, Ms } from '../system/clock.js';
@@ -36,9 +36,9 @@ export interface ZoneDelta {
 
 export class Resolver {
   readonly table: AnswerTable;
-  readonly verdicts = new VerdictStore();
   readonly #zones = new Map<string, Zone>();
   readonly #targets = new TargetSet<Holder<Zone>>();
+  readonly verdicts = new VerdictStore(keyFacts(this.#targets));
   readonly #events: ResolverEvents;
   #config: Config;
 
@@ -67,6 +67,7 @@ export class Resolver {
         some(this.#targets.holders(result.key), (holder) => holder.zone.isFresh(holder));
       if (this.verdicts.apply(result, settings, fresh, now.boot)) this.#collect(result.key, changed);
     }
+    this.#tellSuspicion(changed);
     for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
     this.#tellTargets();
   }
@@ -75,6 +76,7 @@ export class Resolver {
   tick(now: Instant): void {
     const changed = new Map<Zone, Set<Holder<Zone>>>();
     for (const key of this.verdicts.expire(now.boot)) this.#collect(key, changed);
+    this.#tellSuspicion(changed);
     for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
     for (const zone of this.#zones.values()) zone.tick(now);
     this.#tellTargets();
@@ -149,6 +151,14 @@ export class Resolver {
     return [...this.#zones.values()].flatMap((zone) => serviceStatus(zone));
   }
 
+  /** R16: families whose timeouts are not believed at present. */
+  suspected(now: BootMs): { family: 'IPv4' | 'IPv6'; forMs: Ms }[] {
+    return ([4, 6] as const).flatMap((family) => {
+      const since = this.verdicts.suspectedSince(family);
+      return since === undefined ? [] : [{ family: `IPv${family}` as const, forMs: Math.round(now - since) }];
+    });
+  }
+
   /** Throws on a name without wire form and on a type that does not exist. */
   explain(name: string, type: string, now: Instant): Explanation {
     const { verdicts, table } = this;
@@ -208,6 +218,26 @@ export class Resolver {
     }
   }
 
+  /** R16: one line at the beginning and one at the end; what failed in the window stands as it stood before. */
+  #tellSuspicion(changed: Map<Zone, Set<Holder<Zone>>>): void {
+    for (const event of this.verdicts.takeSuspectEvents()) {
+      const family = `IPv${event.family}`;
+      if (event.kind === 'began') {
+        const { failing, of } = event;
+        this.#events.log('warn', 'suspect-self', {
+          family,
+          failing,
+          of,
+          meaning: 'so much timed out at once that the fault is probably here: timeouts are not believed (R16)',
+        });
+        for (const key of event.keys) this.#collect(key, changed);
+      } else {
+        const { lasted, why } = event;
+        this.#events.log('info', 'suspect-self-ended', { family, lastedMs: Math.round(lasted), why });
+      }
+    }
+  }
+
   #tellTargets(): void {
     const { add, remove } = this.#targets.takeChanges();
     if (add.length > 0 || remove.length > 0) this.#events.targets(add, remove);
@@ -241,6 +271,16 @@ function nameservers(listen: readonly ListenAddress[]): string[] {
 
 function indexOf(listen: readonly ListenAddress[], wanted: ListenAddress): number {
   return listen.findIndex(({ address, port }) => address === wanted.address && port === wanted.port);
+}
+
+function keyFacts(targets: TargetSet<Holder<Zone>>): KeyFacts {
+  return {
+    address: (key) => targets.get(key)?.address,
+    services: function* (key) {
+      for (const { service } of targets.holders(key)) yield service;
+    },
+    disowned: (key) => !some(targets.holders(key), ({ zone, row }) => !zone.disowns(row)),
+  };
 }
 
 function some<T>(items: Iterable<T>, test: (item: T) => boolean): boolean {

@@ -234,6 +234,11 @@ export class Zone {
     return this.lastConfirmed !== undefined && now - this.lastConfirmed > this.config.softTtl;
   }
 
+  /** R16: the registry, heard, has dropped the row or calls it critical: a second witness against it. */
+  disowns(row: CatalogRow): boolean {
+    return this.heard && (!row.listed || row.state === 'critical');
+  }
+
   /** Whether the prober gives no word at all for the zone (R8). */
   get proberSilent(): boolean {
     return this.#worded === 0;

@@ -248,6 +248,10 @@ class Play {
       const found = this.world.resolver.services().find((one) => one.zone === zone && one.name === step.service?.name);
       subset(`service ${step.service.name}`, step.service, found);
     }
+    if (step.suspects !== undefined) {
+      const families = this.world.resolver.suspected(now.boot).map(({ family }) => family);
+      same('suspected (R16)', step.suspects, families.join(' ') || 'none');
+    }
     if (step.explain) {
       const question = parseQuestion(step.explain, zone);
       const told = this.world.resolver.explain(question.name, question.type, now);

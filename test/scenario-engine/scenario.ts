@@ -95,6 +95,7 @@ const step = z.strictObject({
   ...expectation,
   status: z.record(z.string(), z.unknown()).optional(),
   service: z.record(z.string(), z.unknown()).optional(),
+  suspects: z.enum(['none', 'IPv4', 'IPv6', 'IPv4 IPv6']).optional(),
   explain: z.string().optional(),
   outcome: z.string().optional(),
   rows: z.record(z.string(), z.string()).optional(),

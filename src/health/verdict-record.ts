@@ -1,0 +1,158 @@
+/** One key's verdict (R13): what is kept of it, and what a result does to it. */
+import type { Column } from '../catalog/row.js';
+import type { FailureKind, ProbeResult } from '../prober/feed.js';
+import type { BootMs, Ms } from '../system/clock.js';
+
+/** How results of a key are judged. */
+export interface JudgeSettings {
+  readonly rise: number;
+  readonly fall: number;
+  readonly longDead: Ms;
+}
+
+export interface Verdict {
+  readonly column: Column;
+  /** Fails, and hard: by its latest failure, or soft without one success for `longDead` (R12). */
+  readonly hard: boolean;
+  /** R14: it had failed for `longDead` at its last result. */
+  readonly longDead: boolean;
+  readonly lastResult?: BootMs;
+  readonly lastSuccess?: BootMs;
+  readonly failingSince?: BootMs;
+  readonly lastFailure?: string;
+}
+
+/** What a run of failures changes, as it was before it. */
+type Before = Pick<VerdictRecord, 'column' | 'flaps' | 'lastDown' | 'failingSince' | 'failure' | 'detail'>;
+
+export interface VerdictRecord {
+  longDead: Ms;
+  column: Column;
+  passes: number;
+  fails: number;
+  /** The interval it was measured at. */
+  interval: Ms;
+  /** Results that are void (R16) are none. */
+  lastResult: BootMs | undefined;
+  lastSuccess: BootMs | undefined;
+  failingSince: BootMs | undefined;
+  failure: FailureKind | undefined;
+  detail: string | undefined;
+  /** First pass of the present run of passes. */
+  steadySince: BootMs | undefined;
+  flaps: number;
+  lastDown: BootMs | undefined;
+  /** From where the verdict's age counts. */
+  ageFrom: BootMs;
+  /** It has passed once with these settings, on this host (R18). */
+  proven: boolean;
+  /** Set while it fails. */
+  before: Before | undefined;
+}
+
+/** A second fall within so many intervals of the last one is a flap. */
+const FLAP_MEMORY_INTERVALS = 120;
+/** The first flap's hold; each further one doubles it. */
+const FLAP_HOLD_INTERVALS = 12;
+const FLAP_HOLD_MAX_MS: Ms = 600_000;
+
+const HARD: ReadonlySet<FailureKind> = new Set(['refused', 'reset', 'unroutable', 'wrong-identity']);
+
+export function newRecord({ longDead }: JudgeSettings, now: BootMs): VerdictRecord {
+  return {
+    longDead,
+    column: 'no-word',
+    passes: 0,
+    fails: 0,
+    interval: 0,
+    lastResult: undefined,
+    lastSuccess: undefined,
+    failingSince: undefined,
+    failure: undefined,
+    detail: undefined,
+    steadySince: undefined,
+    flaps: 0,
+    lastDown: undefined,
+    ageFrom: now,
+    proven: false,
+    before: undefined,
+  };
+}
+
+export function pass(record: VerdictRecord, { rise }: JudgeSettings, at: BootMs): void {
+  record.fails = 0;
+  record.before = undefined;
+  record.passes++;
+  record.steadySince ??= at;
+  record.lastSuccess = at;
+  record.proven = true;
+  record.failingSince = undefined;
+  if (record.column === 'passes') return;
+  const back = record.column === 'no-word' || (record.passes >= rise && at - record.steadySince >= flapHold(record));
+  if (!back) return;
+  record.column = 'passes';
+  record.failure = undefined;
+  record.detail = undefined;
+}
+
+export function fail(record: VerdictRecord, { fall }: JudgeSettings, result: ProbeResult, atOnce: boolean): void {
+  if (record.fails === 0) {
+    const { column, flaps, lastDown, failingSince, failure, detail } = record;
+    record.before = { column, flaps, lastDown, failingSince, failure, detail };
+  }
+  record.passes = 0;
+  record.fails++;
+  record.steadySince = undefined;
+  record.failingSince ??= result.at;
+  record.failure = result.failure;
+  record.detail = result.detail;
+  if (record.column === 'fails' || !(atOnce || record.fails >= fall)) return;
+  record.column = 'fails';
+  const memory = FLAP_MEMORY_INTERVALS * record.interval;
+  record.flaps = record.lastDown !== undefined && result.at - record.lastDown <= memory ? record.flaps + 1 : 1;
+  record.lastDown = result.at;
+}
+
+/** R16: its present run of failures never was. */
+export function undoFailures(record: VerdictRecord): void {
+  if (record.before !== undefined) Object.assign(record, record.before);
+  record.before = undefined;
+  record.fails = 0;
+}
+
+/** Counters start from nothing; what was decided stands. */
+export function restartCounters(record: VerdictRecord): void {
+  record.passes = 0;
+  record.fails = 0;
+  record.steadySince = undefined;
+  record.before = undefined;
+  if (record.column === 'passes') record.failingSince = undefined;
+}
+
+/** How long a flapping endpoint has to pass in a row before it is back. */
+function flapHold(record: VerdictRecord): Ms {
+  if (record.flaps < 2) return 0;
+  return Math.min(FLAP_HOLD_MAX_MS, FLAP_HOLD_INTERVALS * record.interval * 2 ** (record.flaps - 2));
+}
+
+export function view(record: VerdictRecord): Verdict {
+  const { lastResult, failingSince, failure } = record;
+  const longDead =
+    lastResult !== undefined && failingSince !== undefined && lastResult - failingSince >= record.longDead;
+  const fails = record.column === 'fails';
+  return omitUndefined({
+    column: record.column,
+    hard: fails && (longDead || (failure !== undefined && HARD.has(failure))),
+    longDead,
+    lastResult,
+    lastSuccess: record.lastSuccess,
+    failingSince,
+    lastFailure: record.detail ?? failure,
+  });
+}
+
+/** Leaves out what is undefined, as `exactOptionalPropertyTypes` asks. */
+export function omitUndefined<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  for (const key of Object.keys(value) as (keyof T)[]) if (value[key] === undefined) delete value[key];
+  return value as { [K in keyof T]: Exclude<T[K], undefined> };
+}
