@@ -1,9 +1,11 @@
 /** What DNS answers to a question, and why: the outcome is a real reply's, the reasons are the rules'. */
 import type { EndpointExplanation, Explanation } from '../admin/documents.js';
 import type { AnswerTable } from '../answers/table.js';
+import type { Service } from '../catalog/service.js';
 import { prefixBytes } from '../dns/addresses.js';
 import { TYPE } from '../dns/constants.js';
 import { typeName, typeNumber } from '../dns/type-names.js';
+import { familyOf } from '../health/networks.js';
 import type { VerdictStore } from '../health/verdicts.js';
 import type { BootMs, Instant } from '../system/clock.js';
 import { explainEndpoint, leftOutOf } from './explain-endpoint.js';
@@ -130,6 +132,7 @@ function explainEndpoints(
   if ([...service.rows.values()].some((row) => row.hold !== undefined)) {
     because.push('the guard holds rows that the registry took away: too much would be missing (R8)');
   }
+  because.push(...proberWords(verdicts, zone, service, now.boot));
   const given = reply.type === undefined ? type : typeName(reply.type);
   const without = leftOutOf(given, types, answerable);
   const { maxAnswers } = zone.probes.settings(service);
@@ -141,6 +144,22 @@ function explainEndpoints(
     const fate = { answerable: inAnswer.has(row), floored: step !== undefined, without: without(row) };
     return explainEndpoint(row, fate, row.target === undefined ? undefined : verdicts.get(row.target), zone, now);
   });
+}
+
+/** What of the prober's word on a service does not count. */
+function proberWords(verdicts: VerdictStore, zone: Zone, service: Service, now: BootMs): string[] {
+  const words: string[] = [];
+  const rows = [...service.rows.values()];
+  for (const family of [4, 6] as const) {
+    const since = verdicts.suspectedSince(family);
+    if (since === undefined || !rows.some(({ address }) => familyOf(address) === family)) continue;
+    words.push(
+      `timeouts over IPv${family} have not been believed for ${describeAge(now - since).text}: so much timed out at once that the fault is probably here (R16)`,
+    );
+  }
+  if (zone.probes.onTrial(service))
+    words.push("its check is the registry's word and has not passed once on this host, so it holds nothing back (R18)");
+  return words;
 }
 
 /** What is refused or wrong whatever the name (RFC 6895 s.3.1). */

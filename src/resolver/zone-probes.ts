@@ -6,6 +6,7 @@ import { serviceSettings } from '../config/service-settings.js';
 import type { CheckConfig, ZoneConfig } from '../config/types.js';
 import { type TargetSet, targetOf } from '../health/targets.js';
 import type { VerdictStore } from '../health/verdicts.js';
+import type { ListedCheck } from '../registry/registry.js';
 import type { BootMs } from '../system/clock.js';
 import type { Answering } from './zone-names.js';
 
@@ -19,6 +20,8 @@ export interface Holder<Zone> {
 /** What holds for one service: the zone's settings, the registry's word, and local settings, in rising order. */
 export interface Settings extends Answering {
   readonly check: CheckConfig;
+  /** R18: the check is, in part at least, the word of a registry that is not local. */
+  readonly hearsay: boolean;
 }
 
 /** Settings are laid together again when they are wanted, so a zone of very many services keeps those in use. */
@@ -51,6 +54,7 @@ export class ZoneProbes<Zone> {
       const maxAnswers = local.maxAnswers ?? this.#config.maxAnswers;
       settings = {
         check: { ...this.#config.check, ...service.check, ...local.check },
+        hearsay: this.#config.registries.some(({ type }) => type !== 'file') && isHearsay(service.check, local.check),
         order: local.order ?? this.#config.order,
         ...(maxAnswers === undefined ? {} : { maxAnswers }),
         ...(local.alias === undefined ? {} : { alias: local.alias }),
@@ -86,8 +90,23 @@ export class ZoneProbes<Zone> {
   lastSuccess = (row: CatalogRow): BootMs | undefined =>
     row.target === undefined ? undefined : this.#verdicts.lastSuccess(row.target);
 
-  /** Writes the verdict on the row. Returns whether there is a word. */
-  read(row: CatalogRow): boolean {
+  /** R18: a check of hearsay holds nothing back until it has passed once on this host, on any row of the service. */
+  onTrial(service: Service): boolean {
+    if (!this.settings(service).hearsay) return false;
+    for (const { target } of service.rows.values()) {
+      if (target !== undefined && this.#verdicts.isProven(target)) return false;
+    }
+    return true;
+  }
+
+  /** Writes the verdict on the row. Returns whether there is a word; on trial a failure is none. */
+  read(row: CatalogRow, onTrial: boolean): boolean {
+    if (onTrial) {
+      row.column = 'no-word';
+      row.hard = false;
+      row.longDead = false;
+      return false;
+    }
     const verdict = row.target === undefined ? undefined : this.#verdicts.get(row.target);
     row.column = verdict?.column ?? 'no-word';
     row.hard = verdict?.hard ?? false;
@@ -115,4 +134,9 @@ export class ZoneProbes<Zone> {
   #drop(key: string, holder: Holder<Zone>, now: BootMs): void {
     if (this.#targets.drop(key, holder)) this.#verdicts.release(key, now);
   }
+}
+
+/** Something of the registry's word is left when local configuration is laid over it. */
+function isHearsay(listed: ListedCheck | undefined, local: Partial<CheckConfig> = {}): boolean {
+  return listed !== undefined && Object.keys(listed).some((option) => !(option in local));
 }

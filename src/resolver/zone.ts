@@ -386,9 +386,10 @@ export class Zone {
   #judge(service: Service, now: Instant): void {
     let worded = 0;
     let probed = 0;
+    const onTrial = this.probes.onTrial(service);
     for (const row of service.rows.values()) {
       if (row.target !== undefined) probed++;
-      if (this.probes.read(row)) worded++;
+      if (this.probes.read(row, onTrial)) worded++;
     }
     judge(service.rows.values(), this.probes.settings(service).check.softCap, this.probes.lastSuccess);
     let answerable = 0;
