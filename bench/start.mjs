@@ -26,19 +26,25 @@ await atWorkbench(async (bench) => {
   const bare = [];
   const extra = [];
   const firsts = [];
+  const firstsCpu = [];
   const snapshot = await prepareSnapshot(bench, 'small', small);
   for (let round = 0; round < options.rounds; round++) {
     bare.push(await bareNode());
-    firsts.push(await firstAnswer(bench, snapshot));
+    const { took, cpuMs } = await firstAnswer(bench, snapshot);
+    firsts.push(took);
+    firstsCpu.push(cpuMs);
     extra.push(firsts.at(-1) - bare.at(-1));
     say(
       `start ${round + 1} of ${options.rounds}, load ${load()}: node ${ms(bare.at(-1))} ms, first answer ${ms(firsts.at(-1))} ms`,
     );
   }
   const many = [];
+  const manyCpu = [];
   const largeSnapshot = await prepareSnapshot(bench, 'large', large);
   for (let round = 0; round < options.largeRounds; round++) {
-    many.push(await firstAnswer(bench, largeSnapshot));
+    const { took, cpuMs } = await firstAnswer(bench, largeSnapshot);
+    many.push(took);
+    manyCpu.push(cpuMs);
     say(`large start ${round + 1} of ${options.largeRounds}: ${ms(many.at(-1))} ms`);
   }
   const row = (title, values) => [title, ms(median(values)), ms(Math.min(...values)), ms(Math.max(...values))];
@@ -51,8 +57,10 @@ await atWorkbench(async (bench) => {
       [
         row('`node -e 0`, to its end', bare),
         row('holdfast, 1,000 services of 10 endpoints, to the first answer', firsts),
+        row('- CPU of all its threads till then', firstsCpu),
         row('- more than `node -e 0`', extra),
         row('holdfast, 10,000 services of 10 endpoints, to the first answer', many),
+        row('- CPU of all its threads till then', manyCpu),
       ],
     ),
     '',
@@ -69,7 +77,8 @@ async function bareNode() {
 
 async function firstAnswer(bench, snapshot) {
   const { program, ms: took } = await startFromSnapshot(bench, snapshot);
+  const cpuMs = program.cpu() * 1000;
   // By a signal that it takes as such: after deaths it would start in another way.
   await program.stop();
-  return took;
+  return { took, cpuMs };
 }
