@@ -42,7 +42,7 @@ export class ServiceEntries {
       const wire = this.#wire(name.name);
       if (wire === undefined) continue;
       const sets = compiler.sets(name, before.get(name.name) ?? []);
-      table.set(zone, wire, view.status, sets);
+      table.set(zone, wire, view.status, sets, view.asked);
       after.push({ name: name.name, sets });
       before.delete(name.name);
     }
@@ -57,9 +57,11 @@ export class ServiceEntries {
 
   /** Frees the sets that no name refers to any more. */
   #release(after: readonly Published[]): void {
-    const kept = blocksOf(after);
-    for (const block of blocksOf(this.#published)) if (!kept.has(block)) this.#place.table.free(block);
+    const before = this.#published;
     this.#published = after;
+    if (before.length === 0) return;
+    const kept = blocksOf(after);
+    for (const block of blocksOf(before)) if (!kept.has(block)) this.#place.table.free(block);
   }
 
   #wire(name: string): Uint8Array | undefined {

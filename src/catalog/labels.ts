@@ -28,6 +28,7 @@ export class Labels {
   /** Claims the service's labels: its own, when it is one, and its alias. Returns those that it claims no more. */
   add(service: string, alias?: string): readonly string[] {
     const before = this.of(service);
+    if (alias === undefined && before.length === 1 && before[0] === service) return [];
     const now = [...new Set([service, alias])]
       .map((name) => (name === undefined ? undefined : foldLabel(name)))
       .filter((label) => label !== undefined && label !== RESERVED) as string[];

@@ -38,15 +38,16 @@ export function judge(rows: Iterable<CatalogRow>, softCap: number, lastSuccess: 
 
 /**
  * R11 on one set of rows (a service's, or those of a tag or port): what R10 and R12 left, or the first of
- * the steps that is not empty. `newest` is the newest last success of the whole service.
+ * the steps that is not empty. `newestSuccess` gives the newest last success of the whole service.
  */
 export function floor(
   rows: readonly CatalogRow[],
   failOpenWindow: Ms,
-  newest: BootMs | undefined,
+  newestSuccess: () => BootMs | undefined,
   lastSuccess: LastSuccess,
 ): Floored {
   const left = rows.filter((row) => row.answerable);
+  if (left.length === rows.length) return { rows };
   if (left.length > 0) return { rows: left };
   const critical = rows.filter((row) => row.listed && row.state === 'critical' && notFailing(row));
   if (critical.length > 0) return { rows: critical, step: 'critical' };
@@ -54,6 +55,7 @@ export function floor(
   if (draining.length > 0) return { rows: draining, step: 'draining' };
   const listed = rows.filter((row) => row.listed);
   const last = listed.length > 0 ? listed : rows.filter((row) => row.hold !== undefined);
+  const newest = newestSuccess();
   if (newest !== undefined) {
     const recent = last.filter((row) => {
       const at = lastSuccess(row);

@@ -1,5 +1,4 @@
 /** Which rows of a zone are probed, and how: settings by service, and the hold of each row on its target (R13, R17). */
-import { LRUCache } from 'lru-cache';
 import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import { serviceSettings } from '../config/service-settings.js';
@@ -24,14 +23,11 @@ export interface Settings extends Answering {
   readonly hearsay: boolean;
 }
 
-/** Settings are laid together again when they are wanted, so a zone of very many services keeps those in use. */
-const SETTINGS_KEPT = 10_000;
-
 export class ZoneProbes<Zone> {
   readonly #zone: Zone;
   readonly #verdicts: VerdictStore;
   readonly #targets: TargetSet<Holder<Zone>>;
-  readonly #settings = new LRUCache<string, Settings>({ max: SETTINGS_KEPT });
+  readonly #settings = new Map<string, Settings>();
   #config: ZoneConfig;
 
   constructor(zone: Zone, config: ZoneConfig, verdicts: VerdictStore, targets: TargetSet<Holder<Zone>>) {

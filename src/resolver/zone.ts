@@ -219,7 +219,7 @@ export class Zone {
   answerOf(service: Service, subset: readonly CatalogRow[]): Floored {
     const { failOpenWindow, interval } = this.probes.settings(service).check;
     const window = Math.max(failOpenWindow, FAIL_OPEN_MIN_MS, FAIL_OPEN_INTERVALS * interval);
-    return floor(subset, window, this.#newestSuccess(service), this.probes.lastSuccess);
+    return floor(subset, window, () => this.#newestSuccess(service), this.probes.lastSuccess);
   }
 
   /** Puts target names that a restore left for later. Returns whether there are more. */
@@ -406,13 +406,16 @@ export class Zone {
 
   /** Marks the rows that are answered, floor included. */
   #answer(service: Service, now: Instant): void {
-    const { rows, step } = this.answerOf(service, service.standing());
+    const standing = service.standing();
+    const { rows, step } = this.answerOf(service, standing);
     if (step === undefined) this.#steps.delete(service);
     else this.#steps.set(service, step);
-    const answered = new Set(rows);
+    // Nearly always all that stand are answered.
+    const some = rows.length === standing.length ? undefined : new Set(rows);
     let changed = false;
     for (const row of service.rows.values()) {
-      if (row.answered === answered.has(row)) continue;
+      const answered = some === undefined ? row.listed || row.hold !== undefined : some.has(row);
+      if (row.answered === answered) continue;
       row.answered = !row.answered;
       this.answeredRows += row.answered ? 1 : -1;
       changed = true;

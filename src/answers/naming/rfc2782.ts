@@ -63,7 +63,7 @@ function portNames(parent: string, rows: readonly Row[], names: ServiceName[]): 
   for (const protocol of PROTOCOLS) {
     const labels = new Set<string>();
     for (const row of rows) {
-      if (row.protocol !== protocol || row.portName === undefined) continue;
+      if (row.protocol !== protocol || row.portName === undefined || labels.has(row.portName)) continue;
       if (isHostLabel(row.portName) && row.portName.length <= MAX_UNDERSCORED) labels.add(row.portName);
     }
     if (labels.size === 0) continue;
