@@ -77,6 +77,7 @@ t.test('the least configuration has every default', async (t) => {
           status: [[200, 399]],
           softCap: 0.5,
           longDead: 600_000,
+          pinned: false,
           failOpenWindow: 60_000,
         },
         guard: { share: 0.5, count: 2, window: 300_000, confirm: 60_000, maxHold: 600_000 },
@@ -115,7 +116,7 @@ zones:
     negativeTtl: 1s
     allow: [10.0.0.0/8, 192.0.2.1, "fd00::/8"]
     listen: ["[::1]:5300"]
-    check: { type: https, interval: 30s, timeout: 1500ms, rise: 1, fall: 5, port: 8443, path: /up, method: HEAD, host: up.example, headers: { x-token: abc }, status: [200, "204-299"], softCap: 0.25, longDead: 1h, failOpenWindow: 2m }
+    check: { type: https, interval: 30s, timeout: 1500ms, rise: 1, fall: 5, port: 8443, path: /up, method: HEAD, host: up.example, headers: { x-token: abc }, status: [200, "204-299"], softCap: 0.25, longDead: 1h, failOpenWindow: 2m, pinned: true }
     guard: { share: 0.3, count: 3, window: 10m, confirm: 30s, maxHold: 1h }
     limits: { maxServices: 10, maxEndpoints: 20, maxEndpointsPerService: 5, maxBody: 1MB }
     addresses: fixed
@@ -173,6 +174,7 @@ log: { level: debug }
           ],
           softCap: 0.25,
           longDead: 3_600_000,
+          pinned: true,
           failOpenWindow: 120_000,
         },
         guard: { share: 0.3, count: 3, window: 600_000, confirm: 30_000, maxHold: 3_600_000 },

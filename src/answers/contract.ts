@@ -34,6 +34,8 @@ export interface ServiceView {
   readonly maxAnswers?: number;
   /** A status slot of the table (see AnswerTable.setStatus): which EDE goes with its answers. */
   readonly status: number;
+  /** A slot from `AnswerTable.allocAsked`: marked when one of its names is asked. */
+  readonly asked?: number;
 }
 
 /** What a zone as a whole answers with. */

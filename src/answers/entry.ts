@@ -1,6 +1,6 @@
 /** Builds entries of names, for the layout see shared.ts. */
 import { FOLD } from '../dns/names.js';
-import { ENTRY_HEAD_WORDS, SET_INLINE } from './shared.js';
+import { ENTRY_ASKED_WORD, ENTRY_HEAD_WORDS, ENTRY_STATUS_WORD, SET_INLINE } from './shared.js';
 
 /** Records of one type of a name: a set block of the table, or the bytes of one that goes into the entry itself. */
 export interface SetRef {
@@ -16,7 +16,7 @@ export class EntryBuilder {
   #words = new Int32Array(this.#bytes.buffer);
 
   /** The entry's bytes, a multiple of 8, word 0 included. */
-  build(zone: number, name: Uint8Array, status: number, sets: readonly SetRef[]): Uint8Array {
+  build(zone: number, name: Uint8Array, status: number, asked: number, sets: readonly SetRef[]): Uint8Array {
     const key = (ENTRY_HEAD_WORDS + sets.length * 2) * 4;
     let size = (key + name.length + 7) & ~7;
     const inlineStart = size;
@@ -28,7 +28,8 @@ export class EntryBuilder {
     this.#bytes.fill(0, 0, size);
     this.#words[0] = size;
     this.#words[1] = zone | (name.length << 16) | (sets.length << 24);
-    this.#words[2] = status;
+    this.#words[ENTRY_STATUS_WORD] = status;
+    this.#words[ENTRY_ASKED_WORD] = asked;
     let inline = inlineStart;
     for (let i = 0; i < sets.length; i++) {
       const { type, set } = sets[i]!;

@@ -20,6 +20,8 @@ export interface SharedTable {
   readonly segments: readonly SharedArrayBuffer[];
   /** A word a status slot: block number of the EDE, 0 for none. */
   readonly status: SharedArrayBuffer;
+  /** A byte a service: set by readers when one of its names is asked (R17). */
+  readonly asked: SharedArrayBuffer;
   /** A word a zone: block number of its state. */
   readonly zoneStates: SharedArrayBuffer;
 }
@@ -58,10 +60,12 @@ export const REVERSE_ZONE = 0xffff;
 
 /*
  * Entry of a name: word 0 size; word 1 zone (u16), key length (u8), number of sets (u8); word 2 status slot (0: none);
- * then for each set two words, `type | SET_INLINE` and its block number; then the key: wire form, lower case.
+ * word 3 slot of the mark that it was asked (0: none); then for each set two words, `type | SET_INLINE` and its block number; then the key: wire form, lower case.
  * An inline set lies in the entry itself, its number counted from the entry's own.
  */
-export const ENTRY_HEAD_WORDS = 3;
+export const ENTRY_STATUS_WORD = 2;
+export const ENTRY_ASKED_WORD = 3;
+export const ENTRY_HEAD_WORDS = 4;
 export const SET_INLINE = 0x10000;
 
 /*

@@ -15,6 +15,7 @@ export class TableMemory {
   /** Slots less one: their number is a power of two. */
   mask = 0;
   status: Int32Array = new Int32Array(0);
+  asked: Uint8Array = new Uint8Array(1);
   zoneStates: Int32Array = new Int32Array(0);
   bytes: Uint8Array[] = [];
   halves: Uint16Array[] = [];
@@ -24,6 +25,7 @@ export class TableMemory {
     this.index = new Int32Array(handle.index);
     this.mask = this.index.length / 2 - 1;
     this.status = new Int32Array(handle.status);
+    this.asked = new Uint8Array(handle.asked);
     this.zoneStates = new Int32Array(handle.zoneStates);
     for (let i = this.bytes.length; i < handle.segments.length; i++) this.addSegment(handle.segments[i]!);
   }

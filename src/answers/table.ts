@@ -1,11 +1,13 @@
 import { prefixBytes } from '../dns/addresses.js';
 import { Arena } from './arena.js';
+import { AskedMarks } from './asked-marks.js';
 import type { Ede, ZoneSpec } from './contract.js';
 import { edeBlock } from './ede-block.js';
 import { EntryBuilder, type SetRef } from './entry.js';
 import { hashName, zoneHash } from './hash.js';
 import { NameIndex } from './name-index.js';
 import {
+  ENTRY_HEAD_WORDS,
   REVERSE_ZONE,
   SEGMENT_UNITS_LOG2,
   SEGMENT_UNITS_MASK,
@@ -44,6 +46,7 @@ export class AnswerTable {
   readonly #index = new NameIndex();
   readonly #status = new SharedWords(256);
   readonly #zoneStates = new SharedWords(64);
+  readonly #asked = new AskedMarks();
   readonly #segments: SharedArrayBuffer[] = [];
   readonly #builder = new EntryBuilder();
   #zones: SharedZone[] = [];
@@ -115,6 +118,22 @@ export class AnswerTable {
     return slot;
   }
 
+  /** A slot for `takeAsked`: names that carry it mark it when they are asked. */
+  allocAsked(): number {
+    const { slot, grown } = this.#asked.alloc();
+    if (grown) this.#reopen();
+    return slot;
+  }
+
+  freeAsked(slot: number): void {
+    this.#asked.free(slot);
+  }
+
+  /** R17: the slots of names that have been asked since the last call. */
+  takeAsked(): number[] {
+    return this.#asked.take();
+  }
+
   /** R26: what goes with the answers of this slot's names from the next query on. */
   setStatus(slot: number, ede: Ede | undefined): void {
     this.#publish(this.#status, slot, ede === undefined ? 0 : this.put(edeBlock(ede)));
@@ -183,8 +202,8 @@ export class AnswerTable {
   }
 
   /** Publishes a name (wire form, any case) with its sets; false when it already was exactly this. */
-  set(zone: number, name: Uint8Array, status: number, sets: readonly SetRef[]): boolean {
-    const entry = this.#builder.build(zone, name, status, sets);
+  set(zone: number, name: Uint8Array, status: number, sets: readonly SetRef[], asked = 0): boolean {
+    const entry = this.#builder.build(zone, name, status, asked, sets);
     const hash = this.#hash(zone, name);
     const slot = this.#memory.findSlot(zone, hash, name, 0, name.length);
     if (slot < 0) {
@@ -225,7 +244,7 @@ export class AnswerTable {
       if ((this.#memory.word(block, 1) & 0xffff) === zone) blocks.push(block);
     });
     for (const block of blocks) {
-      const key = (3 + this.#memory.setCount(block) * 2) * 4;
+      const key = (ENTRY_HEAD_WORDS + this.#memory.setCount(block) * 2) * 4;
       const length = (this.#memory.word(block, 1) >>> 16) & 0xff;
       visit(this.view(block).slice(key, key + length), this.#inlineSetsOf(block));
     }
@@ -234,7 +253,7 @@ export class AnswerTable {
   #inlineSetsOf(entry: number): { type: number; set: Uint8Array }[] {
     const sets: { type: number; set: Uint8Array }[] = [];
     for (let i = 0; i < this.#memory.setCount(entry); i++) {
-      if ((this.#memory.word(entry, 3 + i * 2) & SET_INLINE) === 0) continue;
+      if ((this.#memory.word(entry, ENTRY_HEAD_WORDS + i * 2) & SET_INLINE) === 0) continue;
       sets.push({ type: this.#memory.setType(entry, i), set: this.view(this.#memory.set(entry, i)).slice() });
     }
     return sets;
@@ -265,6 +284,7 @@ export class AnswerTable {
       index: this.#index.shared,
       segments: [...this.#segments],
       status: this.#status.shared,
+      asked: this.#asked.shared,
       zoneStates: this.#zoneStates.shared,
     };
   }

@@ -20,6 +20,8 @@ export class Service {
   /** Rows with a probe target, and those of them that have a word. Kept by the zone. */
   probed = 0;
   worded = 0;
+  /** Its slot in the answer table's marks of what is asked (R17); 0 without one. Kept by the zone. */
+  asked = 0;
 
   constructor(name: string) {
     this.name = name;

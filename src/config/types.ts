@@ -94,6 +94,8 @@ export interface CheckConfig {
   /** http and https: the request path. */
   readonly path: string;
   readonly method: 'GET' | 'HEAD';
+  /** Probed at `interval` whether anybody asks or not (R17). */
+  readonly pinned: boolean;
   /** http: the Host header; absent: the row's address. */
   readonly host?: string;
   readonly headers: Readonly<Record<string, string>>;

@@ -4,11 +4,14 @@ import type { Row } from '../registry/registry.js';
 import type { Ms } from '../system/clock.js';
 import type { JudgeSettings } from './verdict-record.js';
 
-/** What to probe for a row under a check; undefined when it is not probed: UDP, or a check of type none (R17). */
-export function targetOf(row: Row, check: CheckConfig): Target | undefined {
+/**
+ * What to probe for a row under a check, and how often; undefined when it is not probed: UDP, or a check of type none
+ * (R17).
+ */
+export function targetOf(row: Row, check: CheckConfig, interval = check.interval): Target | undefined {
   if (check.type === 'none' || row.protocol !== 'tcp') return undefined;
   const port = check.port ?? row.port;
-  const base = { address: row.address, port, type: check.type, interval: check.interval, timeout: check.timeout };
+  const base = { address: row.address, port, type: check.type, interval, timeout: check.timeout };
   const judged = `${check.rise}|${check.fall}|${check.longDead}`;
   if (check.type === 'tcp') return { key: `tcp|${row.address}|${port}|${check.timeout}|${judged}`, ...base };
   const request = {
@@ -75,6 +78,12 @@ export class TargetSet<Holder> {
   /** How results of the key are judged; undefined when nobody holds it. */
   settings(key: string): JudgeSettings | undefined {
     return this.#entries.get(key)?.settings;
+  }
+
+  /** The interval that is asked for the key: the shortest of its holders'. */
+  interval(key: string): Ms | undefined {
+    const entry = this.#entries.get(key);
+    return entry === undefined ? undefined : effective(entry).interval;
   }
 
   /** The target as it was last asked for; undefined when nobody holds the key. */

@@ -50,6 +50,8 @@ export const NO_WORD: Verdict = { column: 'no-word', hard: false, longDead: fals
 export interface KeyFacts {
   /** Undefined when nobody holds it. */
   address(key: string): string | undefined;
+  /** The interval at which it is to be probed. */
+  interval(key: string): Ms | undefined;
   /** The services, one value each. */
   services(key: string): Iterable<unknown>;
   /** R16: a registry that is heard has dropped all of its rows, or calls them critical. */
@@ -98,6 +100,15 @@ export class VerdictStore {
     this.#records.set(to, record);
     this.#restartAge(to, record, now);
     this.#suspicion.rename(from, to);
+  }
+
+  /** The key will be probed less often from now on: its word has to last until the next result (R13, R17). */
+  slow(key: string, interval: Ms, now: BootMs): void {
+    const record = this.#records.get(key);
+    if (record === undefined || record.interval >= interval || this.#parked.has(key)) return;
+    this.#unqueue(key, record);
+    record.interval = interval;
+    this.#restartAge(key, record, now);
   }
 
   /**
@@ -238,7 +249,7 @@ export class VerdictStore {
       at === undefined ? undefined : Math.min(now.boot, now.boot - (now.wall - at));
     const inForce = boot(wall) ?? now.boot;
     record.column = seed.column;
-    record.interval = seed.interval;
+    record.interval = Math.max(seed.interval, this.#facts.interval(key) ?? 0);
     record.lastResult =
       seed.column === 'no-word' ? boot(seed.lastResult) : Math.max(inForce, boot(seed.lastResult) ?? inForce);
     record.lastSuccess =

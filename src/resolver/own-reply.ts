@@ -46,7 +46,9 @@ export function askOwn(table: AnswerTable, { name, type, from, listen }: OwnQues
   const reader = table.addReader();
   try {
     const limits = { maxUdp: MAX_REPLY, tcpMax: MAX_REPLY, reader, seed: 0 };
-    const responder = new Responder(table.share(), new Uint32Array(COUNTER_WORDS), limits);
+    // Marks of what is asked go nowhere: a look is no client's interest (R17).
+    const handle = { ...table.share(), asked: new SharedArrayBuffer(1) };
+    const responder = new Responder(handle, new Uint32Array(COUNTER_WORDS), limits);
     const peer = { family: from.length === 4 ? (4 as const) : (6 as const), bytes: from, offset: 0 };
     const out = new Uint8Array(MAX_REPLY);
     responder.beginBatch();

@@ -6,6 +6,7 @@ import { isIP } from 'node:net';
 import type { Explanation, ServiceStatus, ZoneStatus } from '../admin/documents.js';
 import { AnswerTable } from '../answers/table.js';
 import type { Config, ListenAddress, ZoneConfig } from '../config/types.js';
+import { LOOK_MS } from '../health/interest.js';
 import { TargetSet } from '../health/targets.js';
 import { type KeyFacts, VerdictStore } from '../health/verdicts.js';
 import type { ProbeResult, Target } from '../prober/feed.js';
@@ -17,7 +18,7 @@ import { explain } from './explain.js';
 export type { Log, ResolverEvents } from './events.js';
 
 import { serviceStatus, zoneStatus } from './status.js';
-import { Zone, type ZoneDeps } from './zone.js';
+import { type Asked, Zone, type ZoneDeps } from './zone.js';
 import type { Holder } from './zone-probes.js';
 import { exportMeta, exportService, type SnapshotContent, takeSnapshotIn } from './zone-snapshot.js';
 
@@ -39,12 +40,16 @@ export class Resolver {
   readonly #zones = new Map<string, Zone>();
   readonly #targets = new TargetSet<Holder<Zone>>();
   readonly verdicts = new VerdictStore(keyFacts(this.#targets));
+  /** R17: whose names are asked, by slot. */
+  readonly #asked = new Map<number, Asked>();
+  #lookAt: BootMs;
   readonly #events: ResolverEvents;
   #config: Config;
 
   constructor(config: Config, events: ResolverEvents, now: Instant, options: ResolverOptions = {}) {
     this.#config = config;
     this.#events = events;
+    this.#lookAt = now.boot + LOOK_MS;
     this.table = new AnswerTable({ seed: options.seed ?? 0 });
     for (const zone of config.zones) this.#zones.set(zoneKey(zone), new Zone(zone, this.#deps(zone), now));
   }
@@ -78,13 +83,15 @@ export class Resolver {
     for (const key of this.verdicts.expire(now.boot)) this.#collect(key, changed);
     this.#tellSuspicion(changed);
     for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
+    if (now.boot >= this.#lookAt) this.#look(now);
     for (const zone of this.#zones.values()) zone.tick(now);
     this.#tellTargets();
   }
 
   /** When `tick` has to run next, Infinity when nothing is pending. */
   nextWake(now: Instant): BootMs {
-    let next = this.verdicts.nextExpiry();
+    let next = this.#asked.size === 0 ? Number.POSITIVE_INFINITY : this.#lookAt;
+    next = Math.min(next, this.verdicts.nextExpiry());
     for (const zone of this.#zones.values()) next = Math.min(next, zone.nextWake(now.boot));
     return next;
   }
@@ -210,6 +217,15 @@ export class Resolver {
     return this.#targets.size;
   }
 
+  /** R17: takes in what was asked since the last look. */
+  #look(now: Instant): void {
+    this.#lookAt = now.boot + LOOK_MS;
+    for (const slot of this.table.takeAsked()) {
+      const asked = this.#asked.get(slot);
+      asked?.zone.asked(asked.service, now);
+    }
+  }
+
   #collect(key: string, into: Map<Zone, Set<Holder<Zone>>>): void {
     for (const holder of this.#targets.holders(key)) {
       const holders = into.get(holder.zone) ?? new Set();
@@ -248,6 +264,7 @@ export class Resolver {
       table: this.table,
       verdicts: this.verdicts,
       targets: this.#targets,
+      asked: this.#asked,
       log: this.#events.log,
       listen: zone.listen?.map((address) => indexOf(this.#config.listen, address)),
       nameservers: nameservers(zone.listen ?? this.#config.listen),
@@ -276,6 +293,7 @@ function indexOf(listen: readonly ListenAddress[], wanted: ListenAddress): numbe
 function keyFacts(targets: TargetSet<Holder<Zone>>): KeyFacts {
   return {
     address: (key) => targets.get(key)?.address,
+    interval: (key) => targets.interval(key),
     services: function* (key) {
       for (const { service } of targets.holders(key)) yield service;
     },

@@ -161,6 +161,7 @@ export class ZoneNames {
       answer: (subset) => this.#source.answerOf(service, subset as readonly CatalogRow[]),
       order,
       ...(maxAnswers === undefined ? {} : { maxAnswers }),
+      ...(service.asked === 0 ? {} : { asked: service.asked }),
       status: rows.some((row) => row.hold !== undefined) ? this.#guarded : this.#plain,
     });
   }

@@ -6,7 +6,7 @@ import type { CheckConfig, ZoneConfig } from '../config/types.js';
 import { type TargetSet, targetOf } from '../health/targets.js';
 import type { VerdictStore } from '../health/verdicts.js';
 import type { ListedCheck } from '../registry/registry.js';
-import type { BootMs } from '../system/clock.js';
+import type { BootMs, Ms } from '../system/clock.js';
 import type { Answering } from './zone-names.js';
 
 /** A row with its place: what holds a probe target. */
@@ -28,9 +28,17 @@ export class ZoneProbes<Zone> {
   readonly #verdicts: VerdictStore;
   readonly #targets: TargetSet<Holder<Zone>>;
   readonly #settings = new Map<string, Settings>();
+  readonly #isAsked: (service: Service) => boolean;
   #config: ZoneConfig;
 
-  constructor(zone: Zone, config: ZoneConfig, verdicts: VerdictStore, targets: TargetSet<Holder<Zone>>) {
+  constructor(
+    zone: Zone,
+    config: ZoneConfig,
+    verdicts: VerdictStore,
+    targets: TargetSet<Holder<Zone>>,
+    isAsked: (service: Service) => boolean,
+  ) {
+    this.#isAsked = isAsked;
     this.#zone = zone;
     this.#config = config;
     this.#verdicts = verdicts;
@@ -60,9 +68,20 @@ export class ZoneProbes<Zone> {
     return settings;
   }
 
+  /** R17: at `interval` what is asked or pinned, the others not more often than `idleInterval`. */
+  interval(service: Service): Ms {
+    const { interval, pinned } = this.settings(service).check;
+    return pinned || this.#isAsked(service) ? interval : Math.max(interval, this.#config.idleInterval);
+  }
+
   /** The service's check may have changed: its rows are probed as it now says. */
   aim(service: Service, now: BootMs): void {
     this.#settings.delete(service.name);
+    this.pace(service, now);
+  }
+
+  /** The service began or ceased to be asked. */
+  pace(service: Service, now: BootMs): void {
     for (const row of service.rows.values()) {
       if (row.holder !== undefined) this.#aim(row.holder as Holder<Zone>, now);
     }
@@ -114,10 +133,11 @@ export class ZoneProbes<Zone> {
   #aim(holder: Holder<Zone>, now: BootMs): void {
     const { service, row } = holder;
     const check = this.settings(service).check;
-    const target = targetOf(row, check);
+    const target = targetOf(row, check, this.interval(service));
     const before = row.target;
     if (target !== undefined) {
       this.#targets.hold(target, check, holder);
+      this.#verdicts.slow(target.key, this.#targets.interval(target.key) ?? 0, now);
       if (target.key !== before) {
         this.#verdicts.retain(target.key, now);
         if (before !== undefined) this.#verdicts.inherit(before, target.key, check, now);

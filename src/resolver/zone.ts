@@ -11,6 +11,7 @@ import type { CatalogRow, Strength } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import type { ZoneConfig } from '../config/types.js';
 import { type Floored, type FloorStep, floor, judge } from '../health/floor.js';
+import { Interest } from '../health/interest.js';
 import type { TargetSet } from '../health/targets.js';
 import type { JudgeSettings, VerdictStore } from '../health/verdicts.js';
 import type { Rejected, ReleaseMark, Report } from '../registry/registry.js';
@@ -25,9 +26,17 @@ export interface ZoneDeps {
   readonly verdicts: VerdictStore;
   readonly targets: TargetSet<Holder<Zone>>;
   readonly log: Log;
+  /** R17: by their slot in the answer table, whose names are asked. */
+  readonly asked: Map<number, Asked>;
   /** Indexes of the listen addresses on which the zone exists; absent: all. */
   readonly listen: readonly number[] | undefined;
   readonly nameservers: readonly string[];
+}
+
+/** What a mark of the answer table is about. */
+export interface Asked {
+  readonly zone: Zone;
+  readonly service: Service;
 }
 
 /** R11: at least 60 s and three intervals. */
@@ -56,6 +65,7 @@ export class Zone {
   readonly names: ZoneNames;
   readonly probes: ZoneProbes<Zone>;
   readonly heardClock = new HeardClock();
+  readonly #interest: Interest<Service>;
   /** `none` until the first list or a snapshot. */
   source: 'registry' | 'snapshot' | 'none' = 'none';
   heard = false;
@@ -92,7 +102,10 @@ export class Zone {
     this.#now = now;
     this.heardSince = now;
     this.serial = Math.floor(now.wall / 1000);
-    this.probes = new ZoneProbes<Zone>(this, config, deps.verdicts, deps.targets);
+    this.#interest = new Interest(config.interest);
+    this.probes = new ZoneProbes<Zone>(this, config, deps.verdicts, deps.targets, (service) =>
+      this.#interest.has(service),
+    );
     this.guard = new Guard(config.guard);
     this.catalog = new Catalog(config.limits, this.guard, {
       added: (service, row) => this.#added(service, row, this.#now),
@@ -142,12 +155,17 @@ export class Zone {
   tick(now: Instant): void {
     this.#now = now;
     this.names.tick(now.boot);
+    for (const service of this.#interest.expire(now.boot)) this.probes.pace(service, now.boot);
     if (this.heard && this.heardClock.at(now.boot) >= this.guard.nextWake()) this.#settle(new Set(), now);
     this.#show(now);
   }
 
   nextWake(now: BootMs): BootMs {
-    let next = Math.min(this.names.nextWake(), this.heardClock.bootAt(this.guard.nextWake(), now));
+    let next = Math.min(
+      this.names.nextWake(),
+      this.#interest.nextExpiry(),
+      this.heardClock.bootAt(this.guard.nextWake(), now),
+    );
     if (this.lastConfirmed !== undefined) {
       const stale = this.lastConfirmed + this.config.softTtl;
       next = Math.min(next, now <= stale ? stale + 1 : now + describeAge(now - this.lastConfirmed).nextChange);
@@ -156,6 +174,11 @@ export class Zone {
       next = Math.min(next, this.heardClock.bootAt(this.guard.heldPassingSince + ALARM_MS, now));
     }
     return next;
+  }
+
+  /** R17: names of these services were asked. */
+  asked(service: Service, now: Instant): void {
+    if (this.#interest.ask(service, now.boot)) this.probes.pace(service, now.boot);
   }
 
   /** R9. Returns how many rows were let go. */
@@ -176,9 +199,10 @@ export class Zone {
     this.config = config;
     this.#deps = deps;
     this.probes.configure(config);
+    this.#interest.configure(config.interest);
     this.guard.configure(config.guard);
     this.catalog.configure(config.limits);
-    for (const service of this.catalog.services.values()) this.probes.aim(service, now.boot);
+    for (const service of this.catalog.services.values()) this.#aim(service, now);
     this.names.reconfigure(answerSpec(config, deps), config.keepTargets, now.boot);
     this.#settle(new Set(this.catalog.services.values()), now);
     this.#show(now);
@@ -187,6 +211,7 @@ export class Zone {
   dispose(now: Instant): void {
     this.#now = now;
     for (const service of this.catalog.services.values()) {
+      this.#unmark(service);
       for (const row of service.rows.values()) this.probes.remove(row, now.boot);
     }
     this.names.dispose();
@@ -217,8 +242,8 @@ export class Zone {
 
   /** The rows to answer out of a set of a service's rows: what R10 and R12 left, or the floor (R11). */
   answerOf(service: Service, subset: readonly CatalogRow[]): Floored {
-    const { failOpenWindow, interval } = this.probes.settings(service).check;
-    const window = Math.max(failOpenWindow, FAIL_OPEN_MIN_MS, FAIL_OPEN_INTERVALS * interval);
+    const { failOpenWindow } = this.probes.settings(service).check;
+    const window = Math.max(failOpenWindow, FAIL_OPEN_MIN_MS, FAIL_OPEN_INTERVALS * this.probes.interval(service));
     return floor(subset, window, () => this.#newestSuccess(service), this.probes.lastSuccess);
   }
 
@@ -277,7 +302,7 @@ export class Zone {
       newEpoch,
       removals,
     });
-    for (const service of touched) this.probes.aim(service, now.boot);
+    for (const service of touched) this.#aim(service, now);
     this.source = 'registry';
     this.#trusted = true;
     this.epoch = report.epoch;
@@ -459,13 +484,46 @@ export class Zone {
     this.floors.delete(service.name);
     this.#steps.delete(service);
     this.probes.forget(service);
+    this.#unmark(service);
     this.unsaved.add(service.name);
     this.names.forget(service);
   }
 
   #added(service: Service, row: CatalogRow, now: Instant): void {
+    if (service.asked === 0) this.#mark(service, now);
     this.probes.add(service, row, now.boot);
     this.names.hold(row.address);
+  }
+
+  /** The service's check may have changed. */
+  #aim(service: Service, now: Instant): void {
+    this.probes.aim(service, now.boot);
+    if (this.#isPinned(service)) this.#unmark(service);
+    else if (service.asked === 0 && service.rows.size > 0) {
+      this.#mark(service, now);
+      this.probes.pace(service, now.boot);
+    }
+  }
+
+  /** R17: from now on it is known when the service is asked, if that makes a difference. */
+  #mark(service: Service, now: Instant): void {
+    if (this.#isPinned(service)) return;
+    service.asked = this.#deps.table.allocAsked();
+    this.#deps.asked.set(service.asked, { zone: this, service });
+    this.#interest.add(service, this.config.idleInterval, now.boot);
+  }
+
+  #unmark(service: Service): void {
+    this.#interest.remove(service);
+    if (service.asked === 0) return;
+    this.#deps.asked.delete(service.asked);
+    this.#deps.table.freeAsked(service.asked);
+    service.asked = 0;
+  }
+
+  #isPinned(service: Service): boolean {
+    const { type, pinned } = this.probes.settings(service).check;
+    return pinned || type === 'none';
   }
 
   #removed(service: Service, row: CatalogRow, now: Instant): void {

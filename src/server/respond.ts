@@ -5,6 +5,8 @@ import {
   EDE_CODE,
   EDE_FULL_BYTES,
   EDE_FULL_LENGTH,
+  ENTRY_ASKED_WORD,
+  ENTRY_STATUS_WORD,
   NOT_SYNCED,
   SEGMENT_UNITS_LOG2,
   SEGMENT_UNITS_MASK,
@@ -176,7 +178,10 @@ export class Responder {
       return;
     }
     this.plan.authoritative = true;
-    const status = memory.word(entry, 2);
+    const { asked } = memory;
+    const mark = memory.word(entry, ENTRY_ASKED_WORD);
+    if (asked[mark] === 0) asked[mark] = 1;
+    const status = memory.word(entry, ENTRY_STATUS_WORD);
     if (status !== 0) this.#ede = memory.status[status]!;
     const { type } = this.#query;
     const sets = memory.setCount(entry);

@@ -14,6 +14,12 @@ export const checkOptions = {
     { default: 'tcp' },
   ),
   interval: duration('Time between two probes of one endpoint (R17).', { default: '5s', min: '100ms', max: '1h' }),
+  pinned: scalar(
+    'true or false',
+    (input) => (typeof input === 'boolean' ? input : expected('true or false', input)),
+    'Probed at `interval` whether anybody asks or not, in place of `idleInterval` (R17).',
+    { default: false },
+  ),
   timeout: duration('When a probe without an answer has failed. At most `interval`.', {
     default: '1s',
     min: '10ms',
