@@ -9,22 +9,31 @@ import type { ListenAddress } from '../config/types.js';
 import { AnswerThread, type AnswerThreadEvents, type CreateWorker } from './answer-thread.js';
 import { Backoff } from './backoff.js';
 import { BoundSockets } from './bound-sockets.js';
+import { ForeignQuestions } from './foreign-questions.js';
 import { ListenBoard, type ListenerStatus } from './listen-board.js';
 import { planSockets, type SocketPlan } from './listen-plan.js';
 import { ListenRounds } from './listen-rounds.js';
-import type { FromThread, ListenMessage, StartMessage, TriedMessage } from './messages.js';
+import type { FromThread, ListenMessage, StartMessage, ToThread, TriedMessage } from './messages.js';
 import { choosePorts } from './port-choice.js';
-import { type AnswerServerOptions, type AnswerSettings, ListenError, type ServerLog } from './settings.js';
+import {
+  type AnswerServerOptions,
+  type AnswerSettings,
+  type ForwardSettings,
+  ListenError,
+  type ServerLog,
+} from './settings.js';
 import { type TcpLimits, tcpLimits } from './tcp-limits.js';
 import { TransportChoice } from './transport-choice.js';
 import { TransportTotalizer, type TransportTotals } from './transport-totals.js';
 import type { UdpWorkerData } from './udp-worker.js';
 
-export type { AnswerServerOptions, AnswerSettings, ServerLog } from './settings.js';
+export type { AnswerForeign, ForeignQuestion } from './handover-desk.js';
+export type { AnswerServerOptions, AnswerSettings, ForwardSettings, ServerLog } from './settings.js';
 export { ListenError } from './settings.js';
 export type { TransportTotals } from './transport-totals.js';
 export type { ListenerStatus, TcpLimits };
 
+const MAX_UDP = 1_232;
 const RETRY_FIRST_MS = 250;
 const RETRY_LONGEST_MS = 10_000;
 /** Deaths during the start after which it has failed. */
@@ -47,6 +56,10 @@ export class AnswerServer {
   #transport: 'batched' | 'portable' | 'none' = 'none';
   #wanted: 'batched' | 'portable' = 'portable';
   readonly #sockets = new BoundSockets();
+  readonly #foreign = new ForeignQuestions({
+    descriptor: (thread, key) => this.#sockets.of(thread.index, key),
+    maxUdp: () => this.#settings?.maxUdp ?? MAX_UDP,
+  });
   /** Changes to the listen addresses, one after the other. */
   #changes: Promise<void> = Promise.resolve();
   /** Counters of threads that are gone for good. */
@@ -88,6 +101,7 @@ export class AnswerServer {
   /** Resolves when each address has been tried; those that could not be bound are retried. Throws ListenError when none could. Once. */
   async start(settings: AnswerSettings): Promise<void> {
     this.#settings = settings;
+    this.#foreign.set(settings.forward);
     this.#choice = new TransportChoice(settings, this.#log);
     this.#wanted = this.#choice.wanted;
     this.#native = this.#wanted === 'batched';
@@ -113,6 +127,13 @@ export class AnswerServer {
   /** The table moved or its zones changed: every thread takes the new handle. */
   update(handle: SharedTable): void {
     for (const thread of this.#threads()) if (thread.reader >= 0) thread.post({ type: 'table', handle });
+  }
+
+  /** After `start`: who may ask for names that no zone owns, and who answers; undefined: they are REFUSED. */
+  setForward(forward: ForwardSettings | undefined): void {
+    this.#foreign.set(forward);
+    const message: ToThread = { type: 'forward', forward: this.#foreign.allowed };
+    for (const thread of this.#threads()) if (thread.reader >= 0) thread.post(message);
   }
 
   /** After `start`. Resolves when each new address has been tried. Listeners of addresses that stay are not touched. */
@@ -151,7 +172,8 @@ export class AnswerServer {
 
   /** Sums since the start. To be read once an hour at least: the words of a thread wrap. */
   transportCounters(): TransportTotals {
-    return this.#totals.read([...this.#past, ...this.#threads()].map((thread) => thread.transportCounters));
+    const totals = this.#totals.read([...this.#past, ...this.#threads()].map((thread) => thread.transportCounters));
+    return { ...totals, sendErrors: totals.sendErrors + this.#foreign.sendErrors };
   }
 
   /** Stops accepting, answers what is in flight for up to one second, closes. Safe to call at any time. */
@@ -192,8 +214,10 @@ export class AnswerServer {
       counters: thread.counters,
       transportCounters: thread.transportCounters,
       control: thread.control,
+      handover: thread.handover,
+      forward: this.#foreign.allowed,
       responder: {
-        maxUdp: settings.maxUdp ?? 1232,
+        maxUdp: settings.maxUdp ?? MAX_UDP,
         tcpMax: settings.tcpMax ?? 65_535,
         reader: thread.reader,
         seed: (Math.random() * 2 ** 32) >>> 0,
@@ -204,6 +228,8 @@ export class AnswerServer {
     };
     thread.ref();
     thread.post(message);
+    // One that died may have handed over what it did not tell of.
+    this.#foreign.wake(thread);
   }
 
   /** The first UDP thread binds for all: an address in use is then found before any other socket shares its port. */
@@ -227,6 +253,9 @@ export class AnswerServer {
     // A thread that has been given up still says what it has to say.
     if (thread !== this.#tcp && !this.#udp.includes(thread)) return;
     switch (message.type) {
+      case 'handed-over':
+        this.#foreign.wake(thread);
+        break;
       case 'tried':
         this.#tried(thread, message);
         break;
@@ -327,6 +356,7 @@ export class AnswerServer {
     await Promise.all(threads.map((thread) => thread.stop()));
     for (const thread of threads) {
       this.#leaveTable(thread);
+      this.#foreign.forget(thread);
       this.#past.push(thread);
     }
   }

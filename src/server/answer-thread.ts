@@ -3,6 +3,7 @@ import { closeSync, writeSync } from 'node:fs';
 import type { Worker, WorkerOptions } from 'node:worker_threads';
 import { Backoff } from './backoff.js';
 import { COUNTER_WORDS } from './counters.js';
+import { handoverMemory } from './handover.js';
 import { CONTROL_WORDS, EVENT_FD, type FromThread, STOP, type ToThread, TRANSPORT_COUNTERS } from './messages.js';
 
 export type CreateWorker = (file: URL, options: WorkerOptions) => Worker;
@@ -45,6 +46,8 @@ export class AnswerThread {
   readonly counters = new Uint32Array(new SharedArrayBuffer(COUNTER_WORDS * 4));
   readonly transportCounters = new Uint32Array(new SharedArrayBuffer(TRANSPORT_COUNTERS.length * 4));
   readonly control = new Int32Array(new SharedArrayBuffer(CONTROL_WORDS * 4));
+  /** What it gives to the control thread, kept over its restarts. */
+  readonly handover = handoverMemory();
   /** Its slot in the table; -1 while it is no reader. */
   reader = -1;
   /** The last listen message that it has answered. */

@@ -23,13 +23,14 @@ import {
   NAME_BYTES,
 } from './batch-ring.js';
 import type { BindFailure } from './bind-error.js';
+import { type HandoverWriter, NO_BYTES } from './handover.js';
 import { countLatency } from './latency.js';
 import { EAGAIN, EINTR, ENOBUFS, errorName, type LinuxCalls } from './linux-calls.js';
 import { bindSockets } from './linux-sockets.js';
 import type { SocketPlan } from './listen-plan.js';
 import { counterIndex, EVENT_FD, type ListenMessage, STOP, type ToThread, type TriedMessage } from './messages.js';
 import { OwnAddresses } from './own-addresses.js';
-import type { Responder } from './respond.js';
+import { NEEDS_CONTROL, type Responder } from './respond.js';
 import { tried } from './thread-reports.js';
 
 /** No wake-up is ever needed in time; this bounds an exit of the process whose hook did not run. */
@@ -56,11 +57,14 @@ export interface BatchedUdpEvents {
   readonly failure: (error: unknown) => void;
   readonly log: (level: 'info' | 'warn', event: string, fields: Readonly<Record<string, unknown>>) => void;
   readonly tried: (message: TriedMessage) => void;
+  /** The control thread has to be woken for what was handed over. */
+  readonly handedOver: () => void;
 }
 
 export interface BatchedUdpOptions {
   readonly calls: LinuxCalls;
   readonly responder: Responder;
+  readonly handover: HandoverWriter;
   readonly handle: SharedTable;
   readonly maxUdp: number;
   readonly control: Int32Array;
@@ -74,12 +78,15 @@ export interface BatchedUdpOptions {
 interface BatchedSocket {
   readonly fd: number;
   plan: SocketPlan;
+  /** The plan's key, for the control thread. */
+  readonly key: Uint8Array;
   covers: readonly { readonly bytes: Uint8Array; readonly listen: number }[];
 }
 
 export class BatchedUdp {
   readonly #calls: LinuxCalls;
   readonly #responder: Responder;
+  readonly #handover: HandoverWriter;
   readonly #ring: BatchRing;
   readonly #pieces: AnswerPieces;
   readonly #maxUdp: number;
@@ -101,6 +108,7 @@ export class BatchedUdp {
   constructor(options: BatchedUdpOptions) {
     this.#calls = options.calls;
     this.#responder = options.responder;
+    this.#handover = options.handover;
     this.#maxUdp = Math.max(512, options.maxUdp);
     this.#ring = new BatchRing(options.calls, this.#maxUdp);
     this.#pieces = new AnswerPieces(options.calls, this.#ring, options.responder.plan, options.handle);
@@ -140,7 +148,7 @@ export class BatchedUdp {
         bytes: Uint8Array.from(ipaddr().parse(c.address).toByteArray()),
         listen: c.listen,
       }));
-      this.#sockets.push({ fd, plan, covers });
+      this.#sockets.push({ fd, plan, key: Buffer.from(plan.key), covers });
     }
     this.#polled = new Int32Array(new ArrayBuffer(8 * (1 + this.#sockets.length)));
     this.#polledBytes = new Uint8Array(this.#polled.buffer);
@@ -187,6 +195,7 @@ export class BatchedUdp {
         this.#responder.update(message.handle);
         this.#pieces.update(message.handle);
       } else if (message.type === 'listen') this.listen(message);
+      else if (message.type === 'forward') this.#responder.setForward(message.forward);
     }
   }
 
@@ -219,7 +228,9 @@ export class BatchedUdp {
       }
       const listen = socket.plan.wildcard ? this.#asked(socket, slot, controlLength) : socket.plan.listen;
       const iovs = this.#respond(slot, words[header + MSG_LEN]!, listen);
-      if (iovs === 0) continue;
+      if (iovs === NEEDS_CONTROL)
+        this.#handOver(socket, slot, words[header + MSG_LEN]!, listen, nameLength, controlLength);
+      if (iovs <= 0) continue;
       const send = ring.send + answered * HEADER_WORDS;
       const low = slot * 2;
       words[send + MSG_NAME] = ring.namePointers[low]!;
@@ -238,7 +249,36 @@ export class BatchedUdp {
     // Only now: until they are sent, answers lie in the table.
     this.#responder.endBatch();
     if (answered > 0) countLatency(this.#latency, performance.now() - begun, answered);
+    if (this.#handover.mustWake()) this.#events.handedOver();
     return received;
+  }
+
+  /** Copies a question out of the ring for the control thread, which replies by the same socket. */
+  #handOver(
+    { key, plan }: BatchedSocket,
+    slot: number,
+    length: number,
+    listen: number,
+    nameLength: number,
+    controlLength: number,
+  ): void {
+    const ring = this.#ring;
+    const name = ring.name(slot);
+    const control = ring.control(slot);
+    const token = this.#handover.put(
+      ring.queries[slot]!,
+      length,
+      ring.peers[slot]!,
+      (ring.bytes[name + 2]! << 8) | ring.bytes[name + 3]!,
+      listen,
+      'udp',
+      {
+        key,
+        name: ring.bytes.subarray(name, name + nameLength),
+        control: plan.wildcard ? ring.bytes.subarray(control, control + controlLength) : NO_BYTES,
+      },
+    );
+    if (token === 0) this.#counters[counterIndex.handoverFull]!++;
   }
 
   /** Whether a slot's sender can be answered: neither port 0 nor ourselves. Sets the slot's peer. */
@@ -285,12 +325,12 @@ export class BatchedUdp {
     return socket.plan.listen;
   }
 
-  /** How many iovecs the answer in a slot has; 0 for none. */
+  /** How many iovecs the answer in a slot has; 0 for none; NEEDS_CONTROL. */
   #respond(slot: number, length: number, listen: number): number {
     const { queries, peers } = this.#ring;
     try {
       const size = this.#responder.prepare(queries[slot]!, length, peers[slot]!, listen, 'udp', this.#maxUdp);
-      return size > 0 ? this.#pieces.put(slot) : 0;
+      return size > 0 ? this.#pieces.put(slot) : size;
     } catch (error) {
       this.#counters[counterIndex.failures]!++;
       this.#events.failure(error);

@@ -19,6 +19,11 @@ export class BoundSockets {
     return own;
   }
 
+  /** The descriptor of one thread for a plan that is listed. */
+  of(index: number, key: string): number | undefined {
+    return this.#byPlan.get(key)?.[index];
+  }
+
   /** Takes out what no plan lists, to be closed when the threads have answered listen message `sequence`. */
   retire(plans: readonly SocketPlan[], sequence: number): void {
     for (const [key, fds] of this.#byPlan) {

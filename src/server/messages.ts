@@ -1,6 +1,8 @@
 /** What the control thread and the answer threads say to each other, and the memory they share beside the table. */
 import type { SharedTable } from '../answers/shared.js';
+import type { Allowed } from './acl.js';
 import type { BindFailure } from './bind-error.js';
+import type { HandoverMemory } from './handover.js';
 import type { SocketPlan } from './listen-plan.js';
 import type { ResponderOptions } from './respond.js';
 import type { TcpLimits } from './tcp-limits.js';
@@ -29,6 +31,8 @@ export const TRANSPORT_COUNTERS = [
   'tcpTimeouts',
   /** accept() failed, mostly for want of descriptors. */
   'tcpAcceptErrors',
+  /** Questions for the control thread that were too many, of one client or in all: dropped, over TCP answered SERVFAIL. */
+  'handoverFull',
 ] as const;
 export type TransportCounter = (typeof TRANSPORT_COUNTERS)[number];
 export const counterIndex = Object.fromEntries(TRANSPORT_COUNTERS.map((name, i) => [name, i])) as Record<
@@ -42,6 +46,8 @@ export interface StartMessage {
   readonly counters: Uint32Array;
   readonly transportCounters: Uint32Array;
   readonly control: Int32Array;
+  readonly handover: HandoverMemory;
+  readonly forward: Allowed | undefined;
   readonly responder: ResponderOptions;
   /** UDP threads only. */
   readonly transport: 'batched' | 'portable';
@@ -65,7 +71,16 @@ export type ToThread =
   | StartMessage
   | ListenMessage
   | { readonly type: 'table'; readonly handle: SharedTable }
+  /** Whose foreign questions are handed over from now on. */
+  | { readonly type: 'forward'; readonly forward: Allowed | undefined }
+  | RepliesMessage
   | { readonly type: 'stop' };
+
+/** Of the control thread to what was handed over; without a message there is nothing to send. Not for batched threads: those replies leave by their sockets. */
+export interface RepliesMessage {
+  readonly type: 'replies';
+  readonly replies: readonly { readonly token: number; readonly message: Uint8Array | undefined }[];
+}
 
 export interface TriedMessage {
   readonly type: 'tried';
@@ -80,6 +95,8 @@ export interface TriedMessage {
 
 export type FromThread =
   | TriedMessage
+  /** Something was handed over while the control thread did not look. */
+  | { readonly type: 'handed-over' }
   /** UDP: what this thread answers with; `reason` when it is not what was asked for. */
   | { readonly type: 'transport'; readonly transport: 'batched' | 'portable'; readonly reason?: string }
   | {

@@ -6,12 +6,13 @@
 import { createSocket, type RemoteInfo, type Socket } from 'node:dgram';
 import type { BindFailure } from './bind-error.js';
 import { peerFromText, plainAddress } from './client-address.js';
+import { type HandoverWriter, NO_ENVELOPE } from './handover.js';
 import { countLatency } from './latency.js';
 import { listenIndex, type SocketPlan } from './listen-plan.js';
-import { counterIndex } from './messages.js';
+import { counterIndex, type RepliesMessage } from './messages.js';
 import { localAddresses, OwnAddresses } from './own-addresses.js';
 import { quiet } from './quiet.js';
-import type { Responder } from './respond.js';
+import { NEEDS_CONTROL, type Responder } from './respond.js';
 
 const RESCAN_MS = 2_000;
 const BUFFER_BYTES = 4 * 1024 * 1024;
@@ -23,6 +24,8 @@ export interface PortableUdpEvents {
   /** The responder threw on a query. */
   readonly failure: (error: unknown) => void;
   readonly log: (level: 'info' | 'warn', event: string, fields: Readonly<Record<string, unknown>>) => void;
+  /** The control thread has to be woken for what was handed over. */
+  readonly handedOver: () => void;
 }
 
 /** A plan and the sockets that serve it: one, or for a wildcard one an address. */
@@ -33,6 +36,9 @@ interface Bound {
 
 export class PortableUdp {
   readonly #responder: Responder;
+  readonly #handover: HandoverWriter;
+  /** Where replies of the control thread go, by token. The handover bounds them. */
+  readonly #handedOver = new Map<number, { readonly socket: Socket; readonly from: RemoteInfo }>();
   readonly #latency: Uint32Array;
   readonly #counters: Uint32Array;
   readonly #events: PortableUdpEvents;
@@ -46,8 +52,15 @@ export class PortableUdp {
   #changes: Promise<unknown> = Promise.resolve();
 
   /** `counters` are the responder's; the latency histogram in them is ours to write. */
-  constructor(responder: Responder, counters: Uint32Array, transportCounters: Uint32Array, events: PortableUdpEvents) {
+  constructor(
+    responder: Responder,
+    handover: HandoverWriter,
+    counters: Uint32Array,
+    transportCounters: Uint32Array,
+    events: PortableUdpEvents,
+  ) {
     this.#responder = responder;
+    this.#handover = handover;
     this.#latency = counters;
     this.#counters = transportCounters;
     this.#events = events;
@@ -168,25 +181,46 @@ export class PortableUdp {
       return;
     }
     const begun = performance.now();
+    const listen = listenIndex(bound.plan, asked);
     let length = 0;
     this.#responder.beginBatch();
     try {
-      length = this.#responder.respond(query, query.length, peer, listenIndex(bound.plan, asked), 'udp', this.#out);
+      length = this.#responder.respond(query, query.length, peer, listen, 'udp', this.#out);
     } catch (error) {
       this.#count('failures');
       this.#events.failure(error);
     }
     this.#responder.endBatch();
-    if (length <= 0) return;
-    if (socket.getSendQueueSize() > SEND_QUEUE_BYTES) {
-      this.#count('sendDrops');
-      return;
+    if (length === NEEDS_CONTROL) {
+      const token = this.#handover.put(query, query.length, peer, from.port, listen, 'udp', NO_ENVELOPE);
+      if (token === 0) this.#count('handoverFull');
+      else this.#handedOver.set(token, { socket, from });
+      if (this.#handover.mustWake()) this.#events.handedOver();
     }
+    if (length <= 0 || this.#isFull(socket)) return;
     // Behind others in the queue it would not leave within the call, and needs bytes of its own.
     const answer = socket.getSendQueueCount() > 0 ? Buffer.from(this.#out.subarray(0, length)) : this.#out;
     socket.send(answer, 0, length, from.port, from.address, this.#sent);
     if (answer === this.#out && socket.getSendQueueCount() > 0) this.#out = Buffer.alloc(MAX_ANSWER_BYTES);
     countLatency(this.#latency, performance.now() - begun, 1);
+  }
+
+  /** Sends what the control thread has answered; tokens of a thread before this one are not known. */
+  reply(replies: RepliesMessage['replies']): void {
+    for (const { token, message } of replies) {
+      const waiting = this.#handedOver.get(token);
+      if (!waiting) continue;
+      this.#handedOver.delete(token);
+      const { socket, from } = waiting;
+      const open = [...this.#bound.values()].some(({ sockets }) => [...sockets.values()].includes(socket));
+      if (message && open && !this.#isFull(socket)) socket.send(message, from.port, from.address, this.#sent);
+    }
+  }
+
+  #isFull(socket: Socket): boolean {
+    if (socket.getSendQueueSize() <= SEND_QUEUE_BYTES) return false;
+    this.#count('sendDrops');
+    return true;
   }
 
   readonly #sent = (error: Error | null): void => {

@@ -21,7 +21,7 @@ import {
 import { type ReaderZone, TableReader } from '../answers/table-reader.js';
 import { CLASS, EDE, HEADER_BYTES, RCODE, TYPE } from '../dns/constants.js';
 import { IS_RESPONSE, MALFORMED, Query, TOO_SHORT } from '../dns/query.js';
-import { allows } from './acl.js';
+import { type Allowed, allows } from './acl.js';
 import { Composer } from './compose.js';
 import { COUNTER, typeCounter } from './counters.js';
 import { type FixedEde, OPT_BYTES, type Peer, Plan, type Transport } from './plan.js';
@@ -59,6 +59,9 @@ export class Responder {
   readonly #options: ResponderOptions;
   readonly #query = new Query();
   readonly #composer: Composer;
+  /** Whose foreign questions are not refused but handed over; nobody's when absent. */
+  #forward: Allowed | undefined;
+  #handOver = false;
   #limit = 0;
   /** Block of the EDE that goes with the reply, 0 for none. */
   #ede = 0;
@@ -76,6 +79,11 @@ export class Responder {
   /** Takes a newer handle: a grown table, changed zones. Between batches only. */
   update(handle: SharedTable): void {
     this.#reader.update(handle);
+  }
+
+  /** Whose questions about names of no zone the control thread answers from now on (R26). */
+  setForward(allowed: Allowed | undefined): void {
+    this.#forward = allowed;
   }
 
   /** What queries see from here to `endBatch`, replies that point into the table included, stays as it is. */
@@ -103,6 +111,13 @@ export class Responder {
     return size > 0 ? this.plan.write(query, this.#reader.memory.bytes, out) : size;
   }
 
+  /** Right after NEEDS_CONTROL, when the control thread cannot take it: a SERVFAIL in `out`, its length. */
+  respondBusy(query: Uint8Array, peer: Peer, out: Uint8Array): number {
+    this.plan.rcode = RCODE.SERVFAIL;
+    this.#finish(query, peer);
+    return this.plan.write(query, this.#reader.memory.bytes, out);
+  }
+
   /** As `respond`, but leaves the reply in `plan`: its pieces stay valid until `endBatch`. */
   prepare(
     bytes: Uint8Array,
@@ -122,6 +137,7 @@ export class Responder {
     this.#limit = Math.min(capacity, transport === 'tcp' ? this.#options.tcpMax : this.#udpLimit());
     this.#ede = 0;
     this.#fixedEde = 0;
+    this.#handOver = false;
     this.plan.begin(query.questionEnd);
     if (query.opcode !== 0) {
       this.plan.begin(HEADER_BYTES);
@@ -132,8 +148,9 @@ export class Responder {
     } else {
       this.#counters[typeCounter(query.type)]!++;
       this.#decide(bytes, peer, listen);
+      if (this.#handOver) return NEEDS_CONTROL;
     }
-    return this.#finish(bytes);
+    return this.#finish(bytes, peer);
   }
 
   #udpLimit(): number {
@@ -150,7 +167,7 @@ export class Responder {
       plan.rcode = RCODE.REFUSED;
     } else if (query.type === TYPE.OPT || query.type === TYPE.TSIG || query.type === TYPE.TKEY) {
       plan.rcode = RCODE.FORMERR;
-    } else if (query.labelCount === 0) this.#refuseForeign();
+    } else if (query.labelCount === 0) this.#foreign(peer);
     else {
       this.#reader.locate(bytes, query, listen);
       const { zone } = this.#reader;
@@ -164,7 +181,12 @@ export class Responder {
     }
   }
 
-  #refuseForeign(): void {
+  /** No zone owns the name: forwarded for those who may ask so (R26), REFUSED otherwise. */
+  #foreign(peer: Peer): void {
+    if (this.#forward !== undefined && allows(this.#forward, peer)) {
+      this.#handOver = true;
+      return;
+    }
     this.#counters[COUNTER.refusedForeign]!++;
     this.plan.rcode = RCODE.REFUSED;
     this.#fixedEde = EDE.NOT_AUTHORITATIVE;
@@ -232,7 +254,7 @@ export class Responder {
       else this.#addSoaAt(zone, HEADER_BYTES);
       return;
     }
-    this.#refuseForeign();
+    this.#foreign(peer);
   }
 
   #recordLimit(): number {
@@ -263,7 +285,7 @@ export class Responder {
   }
 
   /** Header flags, OPT and counters; the length of the reply. */
-  #finish(bytes: Uint8Array): number {
+  #finish(bytes: Uint8Array, peer: Peer): number {
     const { plan } = this;
     const counters = this.#counters;
     if (this.#ede !== 0) {
@@ -273,7 +295,8 @@ export class Responder {
     if (this.#query.edns) this.#addOpt();
     const tc = plan.truncated ? 0x0200 : 0;
     const aa = plan.authoritative ? 0x0400 : 0;
-    plan.flags = 0x8000 | ((bytes[2]! & 0x79) << 8) | aa | tc | (bytes[3]! & 0x10) | (plan.rcode & 15);
+    const ra = this.#forward !== undefined && allows(this.#forward, peer) ? 0x80 : 0;
+    plan.flags = 0x8000 | ((bytes[2]! & 0x79) << 8) | aa | tc | ra | (bytes[3]! & 0x10) | (plan.rcode & 15);
     counters[COUNTER.rcode + plan.rcode]!++;
     if (plan.truncated) counters[COUNTER.truncated]!++;
     return plan.length;

@@ -2,6 +2,7 @@
 import type { AnswerTable } from '../answers/table.js';
 import type { ListenAddress } from '../config/types.js';
 import type { CreateWorker } from './answer-thread.js';
+import type { AnswerForeign } from './handover-desk.js';
 import type { TcpLimits } from './tcp-limits.js';
 
 /** One line a state change, with a stable event name. */
@@ -19,6 +20,14 @@ export interface AnswerServerOptions {
   readonly createWorker?: CreateWorker;
 }
 
+/** Names that no zone owns. */
+export interface ForwardSettings {
+  /** Prefixes of clients that may ask for them. */
+  readonly allow: readonly string[];
+  /** Answers them, on the control thread. It never throws. */
+  readonly answer: AnswerForeign;
+}
+
 export interface AnswerSettings {
   readonly listen: readonly ListenAddress[];
   /** UDP answer threads; the portable transport always has one. */
@@ -28,6 +37,8 @@ export interface AnswerSettings {
   readonly table: Pick<AnswerTable, 'share' | 'addReader' | 'removeReader'>;
   /** Where `auto` remembers starts that ended in a signal. Absent: it remembers none. */
   readonly stateDir?: string;
+  /** Absent: names that no zone owns are REFUSED. */
+  readonly forward?: ForwardSettings | undefined;
   /** Largest UDP answer in bytes; 1232 when absent. */
   readonly maxUdp?: number;
   /** Largest TCP answer in bytes; 65535 when absent. */

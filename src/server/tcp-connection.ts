@@ -1,12 +1,15 @@
 /**
  * One TCP connection (RFC 7766): whole messages out of any segmentation, every message of a `data` event answered
- * into one buffer and written once, in the order of the queries. Reading stops while the client does not read.
+ * into one buffer and written once, in the order of the queries; what the control thread has to answer follows when it
+ * is there (s.7). Reading stops while the client does not read.
  */
 import type { Socket } from 'node:net';
-import type { Peer, Responder } from './respond.js';
+import { NEEDS_CONTROL, type Peer, type Responder } from './respond.js';
 
 /** Unsent answers beyond this stop the reading until the client has taken them. */
 const MAX_UNSENT_BYTES = 256 * 1024;
+/** Questions that wait for the control thread; with more the reading stops until some are answered. */
+const MAX_HANDED_OVER = 100;
 /** Answers are written when so many bytes have come together, or when the input is used up. */
 const WRITE_BYTES = 128 * 1024;
 const MAX_MESSAGE_BYTES = 65_535;
@@ -28,6 +31,10 @@ export interface ConnectionEvents {
   /** A whole message came, or the client took answers. */
   readonly active: (connection: Connection) => void;
   readonly closed: (connection: Connection) => void;
+  /** Gives a question to the control thread; false when that takes no more. `reply` follows. */
+  readonly handOver: (connection: Connection, query: Uint8Array, length: number) => boolean;
+  /** After a batch in which something was handed over. */
+  readonly handedOver: () => void;
 }
 
 export class Connection {
@@ -36,8 +43,10 @@ export class Connection {
   activeAt: number;
   readonly #socket: Socket;
   readonly #responder: Responder;
-  readonly #peer: Peer;
-  readonly #listen: number;
+  readonly peer: Peer;
+  /** The client's. */
+  readonly port: number;
+  readonly listen: number;
   readonly #events: ConnectionEvents;
   /** The message that has begun and is not whole: its bytes so far, the two of the length first. */
   #partial = NO_BYTES;
@@ -45,6 +54,8 @@ export class Connection {
   #begunAt = 0;
   /** Input that waits until the client has taken its answers. */
   #waiting: Buffer | undefined;
+  /** Questions that the control thread has. */
+  #handedOver = 0;
   #inputEnded = false;
   #closing = false;
 
@@ -60,12 +71,13 @@ export class Connection {
     this.client = client;
     this.activeAt = now;
     this.#socket = socket;
-    this.#peer = peer;
-    this.#listen = listen;
+    this.peer = peer;
+    this.port = socket.remotePort ?? 0;
+    this.listen = listen;
     this.#responder = responder;
     this.#events = events;
     socket.on('data', (chunk: Buffer) => this.#take(chunk));
-    socket.on('drain', () => this.#drained());
+    socket.on('drain', () => this.#goOn());
     socket.on('end', () => {
       this.#inputEnded = true;
       this.#finish();
@@ -100,7 +112,20 @@ export class Connection {
     }
   }
 
-  #drained(): void {
+  /** The control thread's answer to a question that was handed over; undefined when there is none. */
+  reply(message: Uint8Array | undefined): void {
+    this.#handedOver--;
+    if (this.#socket.destroyed || this.#socket.writableEnded) return;
+    if (message) {
+      const framed = Buffer.allocUnsafe(PREFIX_BYTES + message.length);
+      framed.writeUInt16BE(message.length, 0);
+      framed.set(message, PREFIX_BYTES);
+      this.#socket.write(framed, this.#headway);
+    }
+    this.#goOn();
+  }
+
+  #goOn(): void {
     const waiting = this.#waiting;
     if (waiting) {
       this.#waiting = undefined;
@@ -112,7 +137,7 @@ export class Connection {
 
   /** Once nothing is left to answer: lets the answers leave and closes. */
   #finish(): void {
-    if (this.#waiting || this.#socket.writableEnded) return;
+    if (this.#waiting || this.#handedOver > 0 || this.#socket.writableEnded) return;
     this.#closing = true;
     this.#socket.destroySoon();
   }
@@ -122,13 +147,14 @@ export class Connection {
     let at = 0;
     let filled = 0;
     let messages = 0;
+    const handedOver = this.#handedOver;
     this.#responder.beginBatch();
     while (at < chunk.length && !this.#closing) {
       if (filled >= WRITE_BYTES) {
         this.#write(filled);
         filled = 0;
       }
-      if (this.#socket.writableLength > MAX_UNSENT_BYTES) break;
+      if (this.#socket.writableLength > MAX_UNSENT_BYTES || this.#handedOver >= MAX_HANDED_OVER) break;
       let length: number;
       if (this.#have > 0) {
         at = this.#gather(chunk, at);
@@ -165,7 +191,9 @@ export class Connection {
     if (filled > 0) this.#write(filled);
     if (messages > 0) {
       this.activeAt = now;
-      this.#events.answered(messages, performance.now() - now);
+      const answered = messages - (this.#handedOver - handedOver);
+      if (answered > 0) this.#events.answered(answered, performance.now() - now);
+      if (answered < messages) this.#events.handedOver();
       this.#events.active(this);
     }
     if (this.#closing) {
@@ -179,7 +207,11 @@ export class Connection {
   #respond(length: number, filled: number): number {
     let size = 0;
     try {
-      size = this.#responder.respond(query, length, this.#peer, this.#listen, 'tcp', answer);
+      size = this.#responder.respond(query, length, this.peer, this.listen, 'tcp', answer);
+      if (size === NEEDS_CONTROL) {
+        if (this.#events.handOver(this, query, length)) this.#handedOver++;
+        else size = this.#responder.respondBusy(query, this.peer, answer);
+      }
     } catch (error) {
       this.#events.failure(error);
     }

@@ -1,5 +1,6 @@
 /** The TCP answer thread. */
 import { parentPort } from 'node:worker_threads';
+import { HandoverWriter } from './handover.js';
 import type { FromThread, ListenMessage, StartMessage, ToThread } from './messages.js';
 import { Responder } from './respond.js';
 import { TcpTransport } from './tcp.js';
@@ -14,12 +15,14 @@ let running: { readonly responder: Responder; readonly tcp: TcpTransport } | und
 
 function start(message: StartMessage): void {
   const responder = new Responder(message.handle, message.counters, message.responder);
+  responder.setForward(message.forward);
   const tcp = new TcpTransport(
     responder,
+    new HandoverWriter(message.handover),
     message.tcp,
     message.counters,
     message.transportCounters,
-    failureReporter(say, 'tcp'),
+    { failure: failureReporter(say, 'tcp'), handedOver: () => say({ type: 'handed-over' }) },
   );
   running = { responder, tcp };
   listen(message.listen);
@@ -44,6 +47,12 @@ port.on('message', (message: ToThread) => {
       break;
     case 'table':
       running?.responder.update(message.handle);
+      break;
+    case 'forward':
+      running?.responder.setForward(message.forward);
+      break;
+    case 'replies':
+      running?.tcp.reply(message.replies);
       break;
     case 'stop':
       void stop();

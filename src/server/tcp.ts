@@ -3,9 +3,10 @@ import { createServer, type Server, type Socket } from 'node:net';
 import type { BindFailure } from './bind-error.js';
 import { peerFromText, plainAddress } from './client-address.js';
 import { ConnectionTable } from './connection-table.js';
+import { type HandoverWriter, NO_ENVELOPE } from './handover.js';
 import { countLatency } from './latency.js';
 import { listenIndex, type SocketPlan } from './listen-plan.js';
-import { counterIndex } from './messages.js';
+import { counterIndex, type RepliesMessage } from './messages.js';
 import { quiet } from './quiet.js';
 import type { Responder } from './respond.js';
 import { Connection } from './tcp-connection.js';
@@ -15,6 +16,13 @@ const BACKLOG = 1024;
 const SWEEP_MS = 500;
 /** Connections closed when descriptors have run out. */
 const EMERGENCY_EVICTIONS = 16;
+
+export interface TcpEvents {
+  /** The responder threw on a query. */
+  readonly failure: (error: unknown) => void;
+  /** The control thread has to be woken for what was handed over. */
+  readonly handedOver: () => void;
+}
 
 interface Listener {
   plan: SocketPlan;
@@ -26,7 +34,10 @@ export class TcpTransport {
   readonly #limits: TcpLimits;
   readonly #latency: Uint32Array;
   readonly #counters: Uint32Array;
-  readonly #failure: (error: unknown) => void;
+  readonly #handover: HandoverWriter;
+  /** Who waits for replies of the control thread, by token. The handover bounds them. */
+  readonly #handedOver = new Map<number, Connection>();
+  readonly #rim: TcpEvents;
   readonly #listeners = new Map<string, Listener>();
   readonly #connections: ConnectionTable<Connection>;
   #answered = 0;
@@ -36,16 +47,18 @@ export class TcpTransport {
   /** `counters` are the responder's; the latency histogram in them is ours to write. */
   constructor(
     responder: Responder,
+    handover: HandoverWriter,
     limits: TcpLimits,
     counters: Uint32Array,
     transportCounters: Uint32Array,
-    failure: (error: unknown) => void,
+    events: TcpEvents,
   ) {
     this.#responder = responder;
+    this.#handover = handover;
     this.#limits = limits;
     this.#latency = counters;
     this.#counters = transportCounters;
-    this.#failure = failure;
+    this.#rim = events;
     this.#connections = new ConnectionTable(limits);
   }
 
@@ -143,13 +156,23 @@ export class TcpTransport {
   readonly #events = {
     failure: (error: unknown): void => {
       this.#count('failures');
-      this.#failure(error);
+      this.#rim.failure(error);
     },
     answered: (answers: number, ms: number): void => {
       this.#answered += answers;
       countLatency(this.#latency, ms, answers);
     },
     active: (connection: Connection): void => this.#connections.touch(connection),
+    handOver: (connection: Connection, query: Uint8Array, length: number): boolean => {
+      const { peer, port, listen } = connection;
+      const token = this.#handover.put(query, length, peer, port, listen, 'tcp', NO_ENVELOPE);
+      if (token === 0) this.#count('handoverFull');
+      else this.#handedOver.set(token, connection);
+      return token !== 0;
+    },
+    handedOver: (): void => {
+      if (this.#handover.mustWake()) this.#rim.handedOver();
+    },
     closed: (connection: Connection): void => {
       this.#connections.delete(connection);
       if (this.#connections.size > 0) return;
@@ -157,6 +180,14 @@ export class TcpTransport {
       this.#sweeper = undefined;
     },
   };
+
+  /** Passes on what the control thread has answered; tokens of a thread before this one are not known. */
+  reply(replies: RepliesMessage['replies']): void {
+    for (const { token, message } of replies) {
+      this.#handedOver.get(token)?.reply(message);
+      this.#handedOver.delete(token);
+    }
+  }
 
   #sweep(): void {
     const now = performance.now();

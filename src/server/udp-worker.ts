@@ -1,6 +1,7 @@
 /** A UDP answer thread: batched where it is asked for and to be had, portable otherwise. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { BatchedUdp, TransportUnusable } from './batched-udp.js';
+import { HandoverWriter } from './handover.js';
 import { type LinuxCalls, loadLinuxCalls } from './linux-calls.js';
 import { createEventFd } from './linux-sockets.js';
 import { EVENT_FD, type FromThread, type ListenMessage, type StartMessage, type ToThread } from './messages.js';
@@ -22,6 +23,7 @@ export interface UdpWorkerData {
 const port = parentPort!;
 const say = (message: FromThread): void => port.postMessage(message);
 const failure = failureReporter(say, 'udp');
+const handedOver = (): void => say({ type: 'handed-over' });
 const log = (level: 'info' | 'warn', event: string, fields: Readonly<Record<string, unknown>>): void =>
   say({ type: 'log', level, event, fields });
 
@@ -30,24 +32,35 @@ let portable: { readonly responder: Responder; readonly udp: PortableUdp } | und
 
 async function start(message: StartMessage): Promise<void> {
   const responder = new Responder(message.handle, message.counters, message.responder);
+  responder.setForward(message.forward);
+  const handover = new HandoverWriter(message.handover);
   let reason: string | undefined;
   if (message.transport === 'batched') {
     const calls = early ?? loadLinuxCalls();
-    reason = typeof calls === 'string' ? calls : runBatched(calls, responder, message);
+    reason = typeof calls === 'string' ? calls : runBatched(calls, responder, handover, message);
     if (reason === undefined) {
       port.close();
       return;
     }
   }
   const { PortableUdp } = await import('./portable-udp.js');
-  const udp = new PortableUdp(responder, message.counters, message.transportCounters, { failure, log });
+  const udp = new PortableUdp(responder, handover, message.counters, message.transportCounters, {
+    failure,
+    log,
+    handedOver,
+  });
   portable = { responder, udp };
   say({ type: 'transport', transport: 'portable', ...(reason === undefined ? {} : { reason }) });
   await listen(message.listen);
 }
 
 /** Returns when it has been stopped, or at once with the reason why it cannot begin. */
-function runBatched(calls: LinuxCalls, responder: Responder, message: StartMessage): string | undefined {
+function runBatched(
+  calls: LinuxCalls,
+  responder: Responder,
+  handover: HandoverWriter,
+  message: StartMessage,
+): string | undefined {
   if (Atomics.load(message.control, EVENT_FD) < 0) {
     const fd = createEventFd(calls);
     if (fd < 0) return 'eventfd is refused';
@@ -58,13 +71,14 @@ function runBatched(calls: LinuxCalls, responder: Responder, message: StartMessa
   const udp = new BatchedUdp({
     calls,
     responder,
+    handover,
     handle: message.handle,
     maxUdp: message.responder.maxUdp,
     control: message.control,
     counters: message.counters,
     transportCounters: message.transportCounters,
     port,
-    events: { failure, log, tried: say },
+    events: { failure, log, tried: say, handedOver },
   });
   say({ type: 'transport', transport: 'batched' });
   try {
@@ -97,6 +111,12 @@ async function handle(message: ToThread): Promise<void> {
       return listen(message);
     case 'table':
       portable?.responder.update(message.handle);
+      return;
+    case 'forward':
+      portable?.responder.setForward(message.forward);
+      return;
+    case 'replies':
+      portable?.udp.reply(message.replies);
       return;
     case 'stop':
       return stop();

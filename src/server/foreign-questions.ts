@@ -1,0 +1,87 @@
+/** The control thread's side of handing over: a desk for each answer thread, and the ways that replies leave. */
+import { type Allowed, allowed } from './acl.js';
+import type { AnswerThread } from './answer-thread.js';
+import type { HandedOver } from './handover.js';
+import { HandoverDesk } from './handover-desk.js';
+import { loadLinuxCalls } from './linux-calls.js';
+import type { RepliesMessage } from './messages.js';
+import { ReplySocket } from './reply-socket.js';
+import type { ForwardSettings } from './settings.js';
+
+export interface ForeignQuestionsOptions {
+  /** The descriptor of a batched thread's socket by its plan key; undefined when it is closed. */
+  readonly descriptor: (thread: AnswerThread, key: string) => number | undefined;
+  /** Bytes of the largest UDP reply. */
+  readonly maxUdp: () => number;
+}
+
+export class ForeignQuestions {
+  readonly #options: ForeignQuestionsOptions;
+  readonly #desks = new Map<AnswerThread, HandoverDesk>();
+  #settings: ForwardSettings | undefined;
+  #allowed: Allowed | undefined;
+  #socket: ReplySocket | undefined;
+
+  constructor(options: ForeignQuestionsOptions) {
+    this.#options = options;
+  }
+
+  /** Whose questions are handed over; undefined: nobody's. */
+  get allowed(): Allowed | undefined {
+    return this.#allowed;
+  }
+
+  /** Replies that the kernel did not take. */
+  get sendErrors(): number {
+    return this.#socket?.failures ?? 0;
+  }
+
+  set(settings: ForwardSettings | undefined): void {
+    this.#settings = settings;
+    this.#allowed = settings && allowed(settings.allow);
+  }
+
+  /** Something was handed over by a thread, or may have been by one that died. */
+  wake(thread: AnswerThread): void {
+    let desk = this.#desks.get(thread);
+    if (!desk) {
+      const replies: RepliesMessage['replies'][number][] = [];
+      desk = new HandoverDesk(
+        thread.handover,
+        (question, reply) => {
+          if (this.#settings) this.#settings.answer(question, reply);
+          else reply(undefined);
+        },
+        (question, message) => {
+          if (question.envelope.name.length > 0) this.#send(thread, question, message);
+          else replies.push({ token: question.token, message });
+        },
+        () => {
+          this.#socket?.flush();
+          if (replies.length > 0) thread.post({ type: 'replies', replies: replies.splice(0) });
+        },
+      );
+      this.#desks.set(thread, desk);
+    }
+    desk.wake();
+  }
+
+  /** The thread is gone for good. */
+  forget(thread: AnswerThread): void {
+    this.#desks.delete(thread);
+  }
+
+  #send(thread: AnswerThread, question: HandedOver, message: Uint8Array | undefined): void {
+    if (!message) return;
+    const { key } = question.envelope;
+    const fd = this.#options.descriptor(thread, Buffer.from(key.buffer, key.byteOffset, key.length).toString('latin1'));
+    if (fd === undefined) return;
+    if (!this.#socket) {
+      const calls = loadLinuxCalls();
+      // It is there: a thread that has such an envelope has loaded it, too.
+      if (typeof calls === 'string') return;
+      this.#socket = new ReplySocket(calls, this.#options.maxUdp());
+    }
+    this.#socket.put(fd, question.envelope, message);
+  }
+}
