@@ -38,7 +38,7 @@ export function explainEndpoint(
     lastSuccessMs: age(verdict?.lastSuccess),
     failingForMs: age(verdict?.failingSince),
     lastFailure: verdict?.lastFailure,
-    heldForMs: row.hold === undefined ? undefined : Math.round(zone.heardClock.at(now.boot) - row.hold.since),
+    heldForMs: row.hold === undefined ? undefined : Math.round(zone.hearing.clock.at(now.boot) - row.hold.since),
   };
   const known = Object.fromEntries(Object.entries(optional).filter(([, value]) => value !== undefined));
   return {

@@ -42,7 +42,7 @@ function ofService(zone: Zone, label: string, below: string, exists: boolean, fi
   const service = found?.known ? found : undefined;
   if (!fits && !exists) return { types: [], words: ['it fits no form of a name (R21, R25)'] };
   if (service === undefined) {
-    const since = zone.heard ? '' : ', as far as is known: one that was added since would be missing';
+    const since = zone.hearing.heard ? '' : ', as far as is known: one that was added since would be missing';
     return { types: [], words: [`no service has this name${since} (R25)`] };
   }
   const standing = service.standing();

@@ -18,6 +18,8 @@ export interface ExplainSource {
   readonly zones: readonly Zone[];
   readonly verdicts: VerdictStore;
   readonly table: AnswerTable;
+  /** Names that no zone owns are forwarded. */
+  readonly forwards: boolean;
 }
 
 const FLOORS = {
@@ -72,6 +74,10 @@ function explainForeign(source: ExplainSource, name: string, type: string, numbe
   const zone = reply.pointer === undefined ? holders[0] : longestMatch(source.zones, reply.pointer);
   if (special !== undefined) return { ...base, stale: false, because: [special] };
   if (address === undefined || zone === undefined || reply.outcome === 'refused') {
+    if (source.forwards) {
+      const words = 'no zone of ours has this name (R21): it is forwarded, for clients that may ask so';
+      return { ...base, outcome: 'forwarded', stale: false, because: [words] };
+    }
     const nobody =
       address === undefined
         ? 'no zone of ours has this name (R21), and nothing is forwarded'
@@ -127,7 +133,7 @@ function explainEndpoints(
   now: Instant,
 ): EndpointExplanation[] {
   if (service === undefined || rows === undefined) return [];
-  const { rows: answerable, step } = zone.answerOf(service, rows);
+  const { rows: answerable, step } = zone.health.answerOf(service, rows);
   if (step !== undefined) because.push(FLOORS[step]);
   if ([...service.rows.values()].some((row) => row.hold !== undefined)) {
     because.push('the guard holds rows that the registry took away: too much would be missing (R8)');
@@ -196,13 +202,15 @@ function longestMatch(zones: readonly Zone[], name: string): Zone | undefined {
 
 function zoneWords(zone: Zone, stale: boolean, now: BootMs): string[] {
   const words: string[] = [];
-  if (!zone.heard) {
-    const since = describeAge(now - zone.heardSince.boot).text;
-    words.push(`the registry has not been heard for ${since}: ${zone.reason}; nothing moves, capacity is frozen (R4)`);
+  if (!zone.hearing.heard) {
+    const since = describeAge(now - zone.hearing.since.boot).text;
+    words.push(
+      `the registry has not been heard for ${since}: ${zone.hearing.reason}; nothing moves, capacity is frozen (R4)`,
+    );
   }
   if (stale)
     words.push(
-      `stale: last confirmed ${zone.lastConfirmed === undefined ? 'before a restart' : `${describeAge(now - zone.lastConfirmed).text} ago`}; answered as before (R1)`,
+      `stale: last confirmed ${zone.hearing.lastConfirmed === undefined ? 'before a restart' : `${describeAge(now - zone.hearing.lastConfirmed).text} ago`}; answered as before (R1)`,
     );
   return words;
 }

@@ -1,4 +1,4 @@
-import type { BootMs, Ms } from '../system/clock.js';
+import type { Ms } from '../system/clock.js';
 
 const SECOND: Ms = 1_000;
 const UNITS: readonly (readonly [Ms, string])[] = [
@@ -18,24 +18,23 @@ export function describeAge(age: Ms): { text: string; nextChange: Ms } {
 /** What `_status.ZONE` tells, of a zone. */
 export interface StatusFacts {
   readonly source: 'registry' | 'snapshot' | 'none';
-  readonly heard: boolean;
-  readonly lastConfirmed: BootMs | undefined;
+  readonly hearing: { readonly heard: boolean };
   readonly catalog: { readonly services: ReadonlyMap<string, unknown>; readonly rows: number };
-  readonly answeredRows: number;
-  readonly guard: { readonly zoneTripped: boolean; holding(): Iterable<unknown> };
+  readonly health: { readonly answered: number };
+  readonly guard: { holding(): Iterable<unknown> };
 }
 
 /** The strings of the TXT record at `_status.ZONE`. They change with the state, not with the clock. */
-export function statusText(zone: StatusFacts, stale: boolean): string[] {
-  const state = zone.source === 'none' ? 'never-synced' : stale ? 'stale' : 'fresh';
+export function statusText({ source, hearing, catalog, health, guard }: StatusFacts, stale: boolean): string[] {
+  const state = source === 'none' ? 'never-synced' : stale ? 'stale' : 'fresh';
   return [
     `state=${state}`,
-    `heard=${zone.heard}`,
-    `source=${zone.source}`,
-    `services=${zone.catalog.services.size}`,
-    `endpoints=${zone.catalog.rows}`,
-    `answered=${zone.answeredRows}`,
-    `guarded=${[...zone.guard.holding()].length}`,
-    `capacity=${zone.heard ? 'follows the registry' : 'frozen'}`,
+    `heard=${hearing.heard}`,
+    `source=${source}`,
+    `services=${catalog.services.size}`,
+    `endpoints=${catalog.rows}`,
+    `answered=${health.answered}`,
+    `guarded=${[...guard.holding()].length}`,
+    `capacity=${hearing.heard ? 'follows the registry' : 'frozen'}`,
   ];
 }

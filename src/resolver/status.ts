@@ -26,23 +26,25 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
   return {
     name: zone.config.name,
     state: zone.source === 'none' ? 'never-synced' : stale ? 'stale' : 'fresh',
-    heard: zone.heard,
-    ...(zone.heard || zone.reason === undefined ? {} : { reason: zone.reason }),
-    since: new Date(now.wall - (now.boot - zone.heardSince.boot)).toISOString(),
-    ...(zone.lastConfirmed === undefined ? {} : { lastConfirmedMs: Math.round(now.boot - zone.lastConfirmed) }),
+    heard: zone.hearing.heard,
+    ...(zone.hearing.heard || zone.hearing.reason === undefined ? {} : { reason: zone.hearing.reason }),
+    since: new Date(now.wall - (now.boot - zone.hearing.since.boot)).toISOString(),
+    ...(zone.hearing.lastConfirmed === undefined
+      ? {}
+      : { lastConfirmedMs: Math.round(now.boot - zone.hearing.lastConfirmed) }),
     registry: zone.config.registries.map(registryIdentity).join(', '),
     source: zone.source,
     services,
     endpoints,
-    answered: zone.answeredRows,
+    answered: zone.health.answered,
     heldBack,
     guarded,
     guard: {
       zone: zone.guard.zoneTripped,
       services: [...zone.guard.holding()].map((service) => service.name),
-      alarm: zone.alarm,
+      alarm: zone.guardLog.alarm,
     },
-    floor: [...zone.floors.keys()],
+    floor: [...zone.health.floors.keys()],
     rejected: zone.rejected.slice(0, SHOWN_REJECTIONS).map(({ where, reason }) => ({ where, reason })),
     conflicts: zone.names.labels.conflicts(),
     checks: hasChecks(zone, endpoints) ? 'on' : 'off',
@@ -64,7 +66,7 @@ export function serviceStatus(zone: Zone): ServiceStatus[] {
       answered: rows.filter((row) => row.answered).length,
       heldBack: rows.filter((row) => !row.answered).length,
       guarded: rows.some((row) => row.hold !== undefined),
-      floor: zone.floors.get(service.name) ?? null,
+      floor: zone.health.floors.get(service.name) ?? null,
     });
   }
   return all;
@@ -72,7 +74,7 @@ export function serviceStatus(zone: Zone): ServiceStatus[] {
 
 /** R17: something is probed, or would be if the zone had an endpoint. */
 function hasChecks(zone: Zone, endpoints: number): boolean {
-  if (zone.probed > 0) return true;
+  if (zone.health.probed > 0) return true;
   if (endpoints > 0) return false;
   const { check, services } = zone.config;
   return [check, ...services.map(({ settings }) => settings.check)].some((one) => (one?.type ?? 'none') !== 'none');

@@ -72,8 +72,10 @@ export function exportMeta(zone: Zone, now: Instant): SavedMeta {
     wall: now.wall,
     ...(zone.epoch === undefined ? {} : { epoch: zone.epoch }),
     ...(zone.revision === undefined ? {} : { revision: zone.revision }),
-    heard: zone.heardClock.at(now.boot),
-    ...(zone.lastConfirmed === undefined ? {} : { lastConfirmed: now.wall - (now.boot - zone.lastConfirmed) }),
+    heard: zone.hearing.clock.at(now.boot),
+    ...(zone.hearing.lastConfirmed === undefined
+      ? {}
+      : { lastConfirmed: now.wall - (now.boot - zone.hearing.lastConfirmed) }),
     serial: zone.serial,
     ...(zoneTripped ? { zoneTripped } : {}),
     ...(zoneQuietSince === undefined ? {} : { zoneQuietSince }),
@@ -128,9 +130,10 @@ export function takeSnapshotIn(
   const meta = content.meta as SavedMeta;
   zone.epoch = meta.epoch;
   zone.revision = meta.revision;
-  zone.heardClock.restore(meta.heard);
+  zone.hearing.clock.restore(meta.heard);
   zone.serial = Math.max(zone.serial, meta.serial);
-  if (meta.lastConfirmed !== undefined) zone.lastConfirmed = now.boot - Math.max(0, now.wall - meta.lastConfirmed);
+  if (meta.lastConfirmed !== undefined)
+    zone.hearing.lastConfirmed = now.boot - Math.max(0, now.wall - meta.lastConfirmed);
   for (const [service, mark, counts] of meta.releases) zone.releases.set(service, { wall: mark, counts });
   zone.guard.restoreZone(meta.zoneTripped === true, meta.zoneQuietSince);
   const services: Service[] = [];

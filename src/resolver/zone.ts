@@ -5,19 +5,20 @@
 import type { ZoneSpec } from '../answers/contract.js';
 import type { AnswerTable } from '../answers/table.js';
 import { Catalog, type ListReport } from '../catalog/catalog.js';
-import { Guard, type GuardEvent } from '../catalog/guard.js';
-import { HeardClock } from '../catalog/heard-clock.js';
-import type { CatalogRow, Strength } from '../catalog/row.js';
+import { Guard } from '../catalog/guard.js';
+import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import type { ZoneConfig } from '../config/types.js';
-import { type Floored, type FloorStep, floor, judge } from '../health/floor.js';
 import { Interest } from '../health/interest.js';
 import type { TargetSet } from '../health/targets.js';
 import type { JudgeSettings, VerdictStore } from '../health/verdicts.js';
 import type { Rejected, ReleaseMark, Report } from '../registry/registry.js';
-import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
+import type { BootMs, Instant, WallMs } from '../system/clock.js';
 import type { Log } from './events.js';
+import { GuardLog } from './guard-log.js';
 import { describeAge, statusText } from './status-text.js';
+import { ZoneHealth } from './zone-health.js';
+import { ZoneHearing } from './zone-hearing.js';
 import { ZoneNames } from './zone-names.js';
 import { type Holder, ZoneProbes } from './zone-probes.js';
 
@@ -39,11 +40,6 @@ export interface Asked {
   readonly service: Service;
 }
 
-/** R11: at least 60 s and three intervals. */
-const FAIL_OPEN_MIN_MS: Ms = 60_000;
-const FAIL_OPEN_INTERVALS = 3;
-/** The guard's alarm sounds when it has held passing rows for so long (R9). */
-const ALARM_MS: Ms = 300_000;
 const EDE_STALE_NXDOMAIN = 19;
 
 function answerSpec(config: ZoneConfig, deps: ZoneDeps): ZoneSpec {
@@ -61,38 +57,25 @@ function answerSpec(config: ZoneConfig, deps: ZoneDeps): ZoneSpec {
 export class Zone {
   config: ZoneConfig;
   readonly guard: Guard;
+  readonly guardLog: GuardLog;
   readonly catalog: Catalog;
   readonly names: ZoneNames;
   readonly probes: ZoneProbes<Zone>;
-  readonly heardClock = new HeardClock();
+  readonly health: ZoneHealth;
+  readonly hearing: ZoneHearing;
   readonly #interest: Interest<Service>;
   /** `none` until the first list or a snapshot. */
   source: 'registry' | 'snapshot' | 'none' = 'none';
-  heard = false;
-  /** Why it is not heard. */
-  reason: string | undefined = 'not asked yet';
-  heardSince: Instant;
-  lastConfirmed: BootMs | undefined;
   epoch: string | undefined;
   revision: string | undefined;
   serial: number;
   rejected: readonly Rejected[] = [];
-  /** By service name: the floor step that gives its answer. */
-  readonly floors = new Map<string, FloorStep>();
-  /** The same while it is being worked out. */
-  readonly #steps = new Map<Service, FloorStep>();
   /** Services whose snapshot line is out of date; undefined where the service is gone. */
   readonly unsaved = new Set<string>();
-  answeredRows = 0;
-  /** When the guard last sounded, so that it sounds once. */
-  alarm = false;
   /** Release marks that were seen, with the wall time from which they count. */
   readonly releases = new Map<string, { readonly wall: WallMs; readonly counts: WallMs }>();
   #deps: ZoneDeps;
   #trusted = true;
-  #answerableRows = 0;
-  #worded = 0;
-  #probed = 0;
   /** The moment being worked on; set by every entry point. */
   #now: Instant;
 
@@ -100,21 +83,23 @@ export class Zone {
     this.config = config;
     this.#deps = deps;
     this.#now = now;
-    this.heardSince = now;
+    this.hearing = new ZoneHearing(config.name, deps.log, now);
     this.serial = Math.floor(now.wall / 1000);
     this.#interest = new Interest(config.interest);
     this.probes = new ZoneProbes<Zone>(this, config, deps.verdicts, deps.targets, (service) =>
       this.#interest.has(service),
     );
+    this.health = new ZoneHealth(config.name, this.probes, deps.log);
     this.guard = new Guard(config.guard);
+    this.guardLog = new GuardLog(config.name, this.guard, deps.log);
     this.catalog = new Catalog(config.limits, this.guard, {
       added: (service, row) => this.#added(service, row, this.#now),
       removed: (service, row) => this.#removed(service, row, this.#now),
-      strength: (service) => this.#strength(service),
+      strength: (service) => this.health.strength(service),
     });
     this.names = new ZoneNames(deps.table, answerSpec(config, deps), config.keepTargets, {
       answering: (service) => this.probes.settings(service),
-      answerOf: (service, subset) => this.answerOf(service, subset).rows,
+      answerOf: (service, subset) => this.health.answerOf(service, subset).rows,
       service: (name) => this.catalog.services.get(name),
     });
     this.#show(now);
@@ -124,9 +109,9 @@ export class Zone {
   report(report: Report, now: Instant): void {
     this.#now = now;
     if (report.kind === 'unreachable' || report.kind === 'unbelievable') {
-      this.#notHeard(report.kind === 'unreachable' ? report.reason : `not believable: ${report.reason}`, now);
+      this.hearing.lost(report.kind === 'unreachable' ? report.reason : `not believable: ${report.reason}`, now);
     } else if (report.kind === 'confirmed') {
-      if (this.source === 'registry') this.#heardAgain(now, new Set(), now);
+      if (this.source === 'registry') this.#heardAgain(now, new Set(), now.boot);
     } else {
       this.#listed(report, now);
     }
@@ -136,9 +121,8 @@ export class Zone {
   /** R30: what was heard before the gap counts no more, until the registry speaks again. */
   clockGap(now: Instant): void {
     // The gap itself was not heard: the guard's clock stands since the zone was last looked at.
-    this.heardClock.stop(this.#now.boot);
+    this.hearing.lost('the clocks parted', now, this.#now.boot);
     this.#now = now;
-    this.#notHeard('the clocks parted', now);
     this.#show(now);
   }
 
@@ -156,7 +140,7 @@ export class Zone {
     this.#now = now;
     this.names.tick(now.boot);
     for (const service of this.#interest.expire(now.boot)) this.probes.pace(service, now.boot);
-    if (this.heard && this.heardClock.at(now.boot) >= this.guard.nextWake()) this.#settle(new Set(), now);
+    if (this.hearing.heard && this.hearing.clock.at(now.boot) >= this.guard.nextWake()) this.#settle(new Set(), now);
     this.#show(now);
   }
 
@@ -164,15 +148,13 @@ export class Zone {
     let next = Math.min(
       this.names.nextWake(),
       this.#interest.nextExpiry(),
-      this.heardClock.bootAt(this.guard.nextWake(), now),
+      this.hearing.clock.bootAt(this.guard.nextWake(), now),
     );
-    if (this.lastConfirmed !== undefined) {
-      const stale = this.lastConfirmed + this.config.softTtl;
-      next = Math.min(next, now <= stale ? stale + 1 : now + describeAge(now - this.lastConfirmed).nextChange);
+    if (this.hearing.lastConfirmed !== undefined) {
+      const stale = this.hearing.lastConfirmed + this.config.softTtl;
+      next = Math.min(next, now <= stale ? stale + 1 : now + describeAge(now - this.hearing.lastConfirmed).nextChange);
     }
-    if (this.guard.heldPassingSince !== undefined && !this.alarm) {
-      next = Math.min(next, this.heardClock.bootAt(this.guard.heldPassingSince + ALARM_MS, now));
-    }
+    if (!this.guardLog.alarm) next = Math.min(next, this.hearing.clock.bootAt(this.guardLog.due(), now));
     return next;
   }
 
@@ -188,7 +170,7 @@ export class Zone {
     if (name !== '*' && service === undefined) return 0;
     const events = this.guard.accept(service, Number.POSITIVE_INFINITY);
     const rows = events.reduce((sum, event) => sum + (event.kind === 'let go' ? event.rows.length : 0), 0);
-    this.#settle(this.#take(events), now);
+    this.#settle(this.guardLog.tell(events), now);
     this.#show(now);
     return rows;
   }
@@ -232,19 +214,12 @@ export class Zone {
       const { check } = this.probes.settings(service);
       for (const row of service.rows.values()) {
         seed(row, check);
-        if (row.answered) this.answeredRows++;
+        if (row.answered) this.health.answered++;
       }
     }
     this.#settle(new Set(services), now);
     this.unsaved.clear();
     this.#show(now);
-  }
-
-  /** The rows to answer out of a set of a service's rows: what R10 and R12 left, or the floor (R11). */
-  answerOf(service: Service, subset: readonly CatalogRow[]): Floored {
-    const { failOpenWindow } = this.probes.settings(service).check;
-    const window = Math.max(failOpenWindow, FAIL_OPEN_MIN_MS, FAIL_OPEN_INTERVALS * this.probes.interval(service));
-    return floor(subset, window, () => this.#newestSuccess(service), this.probes.lastSuccess);
   }
 
   /** Puts target names that a restore left for later. Returns whether there are more. */
@@ -256,21 +231,12 @@ export class Zone {
 
   isStale(now: BootMs): boolean {
     if (this.source !== 'registry') return this.source === 'snapshot';
-    return this.lastConfirmed !== undefined && now - this.lastConfirmed > this.config.softTtl;
+    return this.hearing.lastConfirmed !== undefined && now - this.hearing.lastConfirmed > this.config.softTtl;
   }
 
   /** R16: the registry, heard, has dropped the row or calls it critical: a second witness against it. */
   disowns(row: CatalogRow): boolean {
-    return this.heard && (!row.listed || row.state === 'critical');
-  }
-
-  /** Whether the prober gives no word at all for the zone (R8). */
-  get proberSilent(): boolean {
-    return this.#worded === 0;
-  }
-
-  get probed(): number {
-    return this.#probed;
+    return this.hearing.heard && (!row.listed || row.state === 'critical');
   }
 
   /** Indexes of the listen addresses on which the zone exists; undefined: all. */
@@ -281,11 +247,11 @@ export class Zone {
   #listed(report: ListReport, now: Instant): void {
     const over = this.catalog.overLimit(report);
     if (over !== undefined) {
-      this.#notHeard(`not believable: ${over}`, now);
+      this.hearing.lost(`not believable: ${over}`, now);
       return;
     }
     if (report.kind === 'change' && this.source !== 'registry') {
-      this.#notHeard('not believable: a change before the first list', now);
+      this.hearing.lost('not believable: a change before the first list', now);
       return;
     }
     const removals = report.kind === 'change' || report.removalsBelievable;
@@ -295,7 +261,7 @@ export class Zone {
     if (newEpoch)
       this.#deps.log('warn', 'epoch-changed', { zone: this.config.name, from: this.epoch, to: report.epoch });
     const touched = this.catalog.apply(report, {
-      heard: this.heardClock.at(now.boot),
+      heard: this.hearing.clock.at(now.boot),
       wall: now.wall,
       first,
       unguarded,
@@ -310,45 +276,20 @@ export class Zone {
     this.rejected = report.rejected;
     if (touched.size > 0) this.#bump(now);
     if (removals) {
-      this.#heardAgain(now, touched, { ...now, boot: Math.min(now.boot, report.at) });
+      this.#heardAgain(now, touched, Math.min(now.boot, report.at));
       this.#releaseMarks(report.releases, now);
     } else {
-      this.lastConfirmed = Math.min(now.boot, report.at);
-      this.#notHeard(`believed for additions and recoveries only${firstFault(report.rejected)}`, now);
+      this.hearing.lastConfirmed = Math.min(now.boot, report.at);
+      this.hearing.lost(`believed for additions and recoveries only${firstFault(report.rejected)}`, now);
       this.#settle(touched, now);
     }
     if (first) this.#deps.log('info', 'zone-synced', { zone: this.config.name, services: this.catalog.services.size });
   }
 
-  #heardAgain(now: Instant, touched: Set<Service>, confirmed: Instant): void {
-    this.lastConfirmed = confirmed.boot;
-    if (!this.heard) {
-      this.#deps.log('info', 'registry-heard', {
-        zone: this.config.name,
-        silentMs: Math.round(now.boot - this.heardSince.boot),
-      });
-      this.heard = true;
-      this.reason = undefined;
-      this.heardSince = now;
-      this.heardClock.run(now.boot);
-      this.#settle(new Set([...touched, ...this.guard.holding()]), now);
-    } else if (touched.size > 0) this.#settle(touched, now);
-  }
-
-  #notHeard(reason: string, now: Instant): void {
-    if (this.heard) {
-      this.heardSince = now;
-      this.#deps.log('warn', 'registry-not-heard', {
-        zone: this.config.name,
-        reason,
-        frozen: 'capacity stays at its present level: new endpoints cannot be discovered',
-      });
-    } else if (this.reason !== reason) {
-      this.#deps.log('warn', 'registry-still-not-heard', { zone: this.config.name, reason });
-    }
-    this.heard = false;
-    this.reason = reason;
-    this.heardClock.stop(now.boot);
+  #heardAgain(now: Instant, touched: Set<Service>, confirmed: BootMs): void {
+    this.hearing.lastConfirmed = confirmed;
+    if (this.hearing.again(now)) this.#settle(new Set([...touched, ...this.guard.holding()]), now);
+    else if (touched.size > 0) this.#settle(touched, now);
   }
 
   /** R9: a mark newer than a hold lets it go; one from the future counts from when it was first seen. */
@@ -360,16 +301,16 @@ export class Zone {
       const service = name === '*' ? undefined : this.catalog.services.get(name);
       if (name !== '*' && service === undefined) continue;
       const events = this.guard.accept(service, counts);
-      if (events.length > 0) this.#settle(this.#take(events), now);
+      if (events.length > 0) this.#settle(this.guardLog.tell(events), now);
     }
   }
 
   /** Health, guard, answers, in that order, for the services that were touched; the guard looks at its own besides. */
   #settle(touched: Set<Service>, now: Instant): void {
     for (const service of touched) this.#judge(service, now);
-    if (this.heard) {
-      const events = this.guard.evaluate(this.heardClock.at(now.boot), now.wall, this.proberSilent);
-      for (const service of this.#take(events)) {
+    if (this.hearing.heard) {
+      const events = this.guard.evaluate(this.hearing.clock.at(now.boot), now.wall, this.health.proberSilent);
+      for (const service of this.guardLog.tell(events)) {
         this.#judge(service, now);
         touched.add(service);
       }
@@ -380,109 +321,18 @@ export class Zone {
     }
     for (const service of touched) {
       this.unsaved.add(service.name);
-      this.#publish(service);
+      this.health.tellFloor(service);
+      this.names.publish(service);
     }
-  }
-
-  /** Logs what the guard did. Returns the services that it changed. */
-  #take(events: readonly GuardEvent[]): Set<Service> {
-    const changed = new Set<Service>();
-    const zone = this.config.name;
-    for (const event of events) {
-      if (event.kind === 'tripped') {
-        const service = event.service?.name;
-        this.#deps.log('warn', 'guard-tripped', {
-          zone,
-          scope: event.scope,
-          ...(service && { service }),
-          lost: event.lost,
-        });
-        continue;
-      }
-      changed.add(event.service);
-      if (event.kind === 'forgotten') continue;
-      const fields = { zone, service: event.service.name, rows: event.rows.length };
-      if (event.kind === 'held') this.#deps.log('warn', 'guard-holds', fields);
-      else this.#deps.log('info', 'guard-let-go', { ...fields, exit: event.exit });
-    }
-    return changed;
   }
 
   #judge(service: Service, now: Instant): void {
-    let worded = 0;
-    let probed = 0;
-    const onTrial = this.probes.onTrial(service);
-    for (const row of service.rows.values()) {
-      if (row.target !== undefined) probed++;
-      if (this.probes.read(row, onTrial)) worded++;
-    }
-    judge(service.rows.values(), this.probes.settings(service).check.softCap, this.probes.lastSuccess);
-    let answerable = 0;
-    for (const row of service.rows.values()) if (row.answerable) answerable++;
-    this.#answerableRows += answerable - service.answerable;
-    this.#worded += worded - service.worded;
-    this.#probed += probed - service.probed;
-    service.answerable = answerable;
-    service.worded = worded;
-    service.probed = probed;
-    this.#answer(service, now);
-    this.guard.recount(service, this.heardClock.at(now.boot), this.proberSilent);
-  }
-
-  /** Marks the rows that are answered, floor included. */
-  #answer(service: Service, now: Instant): void {
-    const standing = service.standing();
-    const { rows, step } = this.answerOf(service, standing);
-    if (step === undefined) this.#steps.delete(service);
-    else this.#steps.set(service, step);
-    // Nearly always all that stand are answered.
-    const some = rows.length === standing.length ? undefined : new Set(rows);
-    let changed = false;
-    for (const row of service.rows.values()) {
-      const answered = some === undefined ? row.listed || row.hold !== undefined : some.has(row);
-      if (row.answered === answered) continue;
-      row.answered = !row.answered;
-      this.answeredRows += row.answered ? 1 : -1;
-      changed = true;
-    }
-    if (changed) this.#bump(now);
-  }
-
-  #strength(service: Service): Strength {
-    const byPriority = new Map<number, number>();
-    for (const row of service.rows.values()) {
-      if (row.answerable) byPriority.set(row.priority, (byPriority.get(row.priority) ?? 0) + 1);
-    }
-    return { all: service.answerable, zone: this.#answerableRows, byPriority };
-  }
-
-  #newestSuccess(service: Service): BootMs | undefined {
-    let newest: BootMs | undefined;
-    for (const row of service.rows.values()) {
-      const at = this.probes.lastSuccess(row);
-      if (at !== undefined && (newest === undefined || at > newest)) newest = at;
-    }
-    return newest;
-  }
-
-  #publish(service: Service): void {
-    const step = this.#steps.get(service);
-    if (step !== this.floors.get(service.name)) {
-      const fields = { zone: this.config.name, service: service.name };
-      if (step === undefined) this.floors.delete(service.name);
-      else this.floors.set(service.name, step);
-      if (step === undefined) this.#deps.log('info', 'floor-left', fields);
-      else this.#deps.log('warn', 'floor', { ...fields, step });
-    }
-    this.names.publish(service);
+    if (this.health.judge(service)) this.#bump(now);
+    this.guard.recount(service, this.hearing.clock.at(now.boot), this.health.proberSilent);
   }
 
   #forget(service: Service): void {
-    this.#answerableRows -= service.answerable;
-    this.#worded -= service.worded;
-    this.#probed -= service.probed;
-    this.floors.delete(service.name);
-    this.#steps.delete(service);
+    this.health.forget(service);
     this.probes.forget(service);
     this.#unmark(service);
     this.unsaved.add(service.name);
@@ -529,7 +379,7 @@ export class Zone {
   #removed(service: Service, row: CatalogRow, now: Instant): void {
     this.probes.remove(row, now.boot);
     this.names.kept.drop(row.address, now.boot);
-    if (row.answered) this.answeredRows--;
+    if (row.answered) this.health.answered--;
     this.unsaved.add(service.name);
   }
 
@@ -549,31 +399,18 @@ export class Zone {
   /** Brings what the zone as a whole answers with up to date: staleness, negative EDE, serial, status text. */
   #show(now: Instant): void {
     const stale = this.isStale(now.boot);
-    const age =
-      this.lastConfirmed === undefined ? undefined : describeAge(Math.max(0, now.boot - this.lastConfirmed)).text;
-    this.#sound(now);
+    const age = this.hearing.age(now.boot);
+    this.guardLog.sound(this.hearing.clock.at(now.boot));
     this.names.show(
       {
         synced: this.source !== 'none',
         ...(this.names.deferred ? { targetsPending: true } : {}),
-        ...(this.heard ? {} : { negative: { code: EDE_STALE_NXDOMAIN, text: 'registry not heard' } }),
+        ...(this.hearing.heard ? {} : { negative: { code: EDE_STALE_NXDOMAIN, text: 'registry not heard' } }),
         serial: this.serial,
         statusText: statusText(this, stale),
       },
-      stale ? `stale${age === undefined ? '' : ` ${age}`}` : undefined,
+      stale ? `stale${age === undefined ? '' : ` ${describeAge(age).text}`}` : undefined,
     );
-  }
-
-  /** R9: the guard's alarm sounds only when it has held passing rows for five minutes of heard time. */
-  #sound(now: Instant): void {
-    const since = this.guard.heldPassingSince;
-    const alarm = since !== undefined && this.heardClock.at(now.boot) - since >= ALARM_MS;
-    if (alarm === this.alarm) return;
-    this.alarm = alarm;
-    const services = [...this.guard.holding()].map((service) => service.name);
-    if (alarm)
-      this.#deps.log('error', 'guard-alarm', { zone: this.config.name, services, remedy: 'holdfast accept NAME' });
-    else this.#deps.log('info', 'guard-alarm-ended', { zone: this.config.name });
   }
 }
 

@@ -1,0 +1,124 @@
+/** Which rows of a zone are answered: verdicts on the rows, the cap (R12), the floor (R11), and the counts of them. */
+import type { CatalogRow, Strength } from '../catalog/row.js';
+import type { Service } from '../catalog/service.js';
+import { type Floored, type FloorStep, floor, judge } from '../health/floor.js';
+import type { BootMs, Ms } from '../system/clock.js';
+import type { Log } from './events.js';
+import type { ZoneProbes } from './zone-probes.js';
+
+/** R11: at least 60 s and three intervals. */
+const FAIL_OPEN_MIN_MS: Ms = 60_000;
+const FAIL_OPEN_INTERVALS = 3;
+
+export class ZoneHealth {
+  /** By service name: the floor step that gives its answer, as it was last told. */
+  readonly floors = new Map<string, FloorStep>();
+  /** Rows that are answered, floor included. */
+  answered = 0;
+  /** Rows that have a probe target. */
+  probed = 0;
+  /** The floor step of each service while it is being worked out. */
+  readonly #steps = new Map<Service, FloorStep>();
+  readonly #zone: string;
+  readonly #probes: ZoneProbes<unknown>;
+  readonly #log: Log;
+  #answerable = 0;
+  #worded = 0;
+
+  constructor(zone: string, probes: ZoneProbes<unknown>, log: Log) {
+    this.#zone = zone;
+    this.#probes = probes;
+    this.#log = log;
+  }
+
+  /** Whether the prober gives no word at all for the zone (R8). */
+  get proberSilent(): boolean {
+    return this.#worded === 0;
+  }
+
+  /** Works out what of the service is answered. Returns whether that changed. */
+  judge(service: Service): boolean {
+    let worded = 0;
+    let probed = 0;
+    const onTrial = this.#probes.onTrial(service);
+    for (const row of service.rows.values()) {
+      if (row.target !== undefined) probed++;
+      if (this.#probes.read(row, onTrial)) worded++;
+    }
+    judge(service.rows.values(), this.#probes.settings(service).check.softCap, this.#probes.lastSuccess);
+    let answerable = 0;
+    for (const row of service.rows.values()) if (row.answerable) answerable++;
+    this.#count(service, answerable, worded, probed);
+    return this.#answer(service);
+  }
+
+  /** The rows to answer out of a set of a service's rows: what R10 and R12 left, or the floor (R11). */
+  answerOf(service: Service, subset: readonly CatalogRow[]): Floored {
+    const { failOpenWindow } = this.#probes.settings(service).check;
+    const window = Math.max(failOpenWindow, FAIL_OPEN_MIN_MS, FAIL_OPEN_INTERVALS * this.#probes.interval(service));
+    return floor(subset, window, () => this.#newestSuccess(service), this.#probes.lastSuccess);
+  }
+
+  /** The answerable rows of the service and of the zone, for the guard's base (R8). */
+  strength(service: Service): Strength {
+    const byPriority = new Map<number, number>();
+    for (const row of service.rows.values()) {
+      if (row.answerable) byPriority.set(row.priority, (byPriority.get(row.priority) ?? 0) + 1);
+    }
+    return { all: service.answerable, zone: this.#answerable, byPriority };
+  }
+
+  /** Says when a service came to be answered by the floor, and when it no longer is. */
+  tellFloor(service: Service): void {
+    const step = this.#steps.get(service);
+    if (step === this.floors.get(service.name)) return;
+    const fields = { zone: this.#zone, service: service.name };
+    if (step === undefined) this.floors.delete(service.name);
+    else this.floors.set(service.name, step);
+    if (step === undefined) this.#log('info', 'floor-left', fields);
+    else this.#log('warn', 'floor', { ...fields, step });
+  }
+
+  forget(service: Service): void {
+    this.#count(service, 0, 0, 0);
+    this.floors.delete(service.name);
+    this.#steps.delete(service);
+  }
+
+  #count(service: Service, answerable: number, worded: number, probed: number): void {
+    this.#answerable += answerable - service.answerable;
+    this.#worded += worded - service.worded;
+    this.probed += probed - service.probed;
+    service.answerable = answerable;
+    service.worded = worded;
+    service.probed = probed;
+  }
+
+  /** Marks the rows that are answered, floor included. */
+  #answer(service: Service): boolean {
+    const standing = service.standing();
+    const { rows, step } = this.answerOf(service, standing);
+    if (step === undefined) this.#steps.delete(service);
+    else this.#steps.set(service, step);
+    // Nearly always all that stand are answered.
+    const some = rows.length === standing.length ? undefined : new Set(rows);
+    let changed = false;
+    for (const row of service.rows.values()) {
+      const answered = some === undefined ? row.listed || row.hold !== undefined : some.has(row);
+      if (row.answered === answered) continue;
+      row.answered = !row.answered;
+      this.answered += row.answered ? 1 : -1;
+      changed = true;
+    }
+    return changed;
+  }
+
+  #newestSuccess(service: Service): BootMs | undefined {
+    let newest: BootMs | undefined;
+    for (const row of service.rows.values()) {
+      const at = this.#probes.lastSuccess(row);
+      if (at !== undefined && (newest === undefined || at > newest)) newest = at;
+    }
+    return newest;
+  }
+}
