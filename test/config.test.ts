@@ -75,6 +75,8 @@ t.test('the least configuration has every default', async (t) => {
           method: 'GET',
           headers: {},
           status: [[200, 399]],
+          minValidity: 0,
+          queryType: 'SOA',
           softCap: 0.5,
           longDead: 600_000,
           pinned: false,
@@ -116,7 +118,7 @@ zones:
     negativeTtl: 1s
     allow: [10.0.0.0/8, 192.0.2.1, "fd00::/8"]
     listen: ["[::1]:5300"]
-    check: { type: https, interval: 30s, timeout: 1500ms, rise: 1, fall: 5, port: 8443, path: /up, method: HEAD, host: up.example, headers: { x-token: abc }, status: [200, "204-299"], softCap: 0.25, longDead: 1h, failOpenWindow: 2m, pinned: true }
+    check: { type: https, interval: 30s, timeout: 1500ms, rise: 1, fall: 5, port: 8443, path: /up, method: HEAD, host: up.example, headers: { x-token: abc }, status: [200, "204-299"], softCap: 0.25, longDead: 1h, failOpenWindow: 2m, pinned: true, identityHeader: "X-Service: orders", tlsName: up.example, minValidity: 7d, grpcService: a.B, query: a.test, queryType: A, expect: "a\\x00", farewell: "QUIT\\r\\n", send: x, command: [/bin/check, -q] }
     guard: { share: 0.3, count: 3, window: 10m, confirm: 30s, maxHold: 1h }
     limits: { maxServices: 10, maxEndpoints: 20, maxEndpointsPerService: 5, maxBody: 1MB }
     addresses: fixed
@@ -172,6 +174,16 @@ log: { level: debug }
             [200, 200],
             [204, 299],
           ],
+          identityHeader: ['X-Service', 'orders'],
+          tlsName: 'up.example',
+          minValidity: 604_800_000,
+          grpcService: 'a.B',
+          query: 'a.test',
+          queryType: 'A',
+          expect: 'a\x00',
+          farewell: 'QUIT\r\n',
+          send: 'x',
+          command: ['/bin/check', '-q'],
           softCap: 0.25,
           longDead: 3_600_000,
           pinned: true,
@@ -227,6 +239,19 @@ t.test('a bad configuration is one error with file, line, key and what was expec
     [
       zone('allow:\n      - 127.0.0.0/8\n      - 10.1.0.0/8'),
       at(7, 'zones[0].allow[1]: bits are set beyond /8: expected 10.0.0.0/8 or 10.1.0.0, got "10.1.0.0/8"'),
+    ],
+    [zone('check: { type: dns }'), at(5, 'zones[0].check.query: missing, a check of type dns needs it')],
+    [
+      zone('services: { a: { check: { type: exec } } }'),
+      at(5, 'zones[0].services.a.check.command: missing, a check of type exec needs it'),
+    ],
+    [zone('check: { body: x, method: HEAD }'), at(5, 'zones[0].check.body: expected only with method GET')],
+    [
+      zone('check: { identityHeader: orders }'),
+      at(
+        5,
+        'zones[0].check.identityHeader: expected a header and its value, such as "X-Service: orders", got "orders"',
+      ),
     ],
     [zone('check: { timeout: 9s }'), at(5, 'zones[0].check.timeout: expected a duration of at most interval')],
     [
@@ -323,12 +348,6 @@ t.test('what this version does not do is refused, not ignored', async (t) => {
     [zone('merge: union'), ':5: zones[0].merge: merge union is not available in this version'],
     [zone('addresses: reused'), ':5: zones[0].addresses: addresses reused is not available in this version'],
     [zone('addressSpace: lan'), ':5: zones[0].addressSpace: addressSpace is not available in this version'],
-    [zone('check: { type: grpc }'), ':5: zones[0].check.type: check type grpc is not available in this version'],
-    [
-      zone('services: { a: { check: { type: exec } } }'),
-      ':5: zones[0].services.a.check.type: check type exec is not available in this version',
-    ],
-    [`${LEAST}forward: { upstreams: ["192.0.2.53:53"] }\n`, ':5: forward: forwarding is not available in this version'],
     [
       registry('{ type: consul, address: "http://127.0.0.1:8500", tokenFile: /etc/t, mirror: all }'),
       ':4: zones[0].registry.type: registry type consul is not available in this version',
@@ -456,7 +475,7 @@ t.test('every declared option refuses nonsense, by its own name', async (t) => {
       count++;
       const key = path === '' ? name : `${path}.${name}`;
       t.match(
-        fault(wrap(`${name}: "\\0"`)),
+        fault(wrap(`${name}: "${option.kind === 'bytes' ? '\\u0100' : '\\0'}"`)),
         new RegExp(`^${FILE}:\\d+: ${key.replace(/[[\].]/g, '\\$&')}: expected `),
         key,
       );

@@ -1,7 +1,22 @@
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { createServer as createHttpServer, type RequestListener } from 'node:http';
+import { createServer as createHttp2Server, createSecureServer } from 'node:http2';
+import { createServer as createHttpsServer } from 'node:https';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
 import t from 'tap';
+import { Interest } from '../src/health/interest.js';
 import { networkOf } from '../src/health/networks.js';
 import { type SuspectEvent, Suspicion } from '../src/health/suspect.js';
-import type { FailureKind } from '../src/prober/feed.js';
+import { targetOf } from '../src/health/targets.js';
+import type { FailureKind, Target } from '../src/prober/feed.js';
+import { readToProber } from '../src/prober/messages.js';
+import { judgeValidity } from '../src/prober/probes/certificate.js';
+import { MAX_RUNNING } from '../src/prober/probes/exec.js';
+import { PROBES } from '../src/prober/probes/probe.js';
+import { CERT, KEY } from './certificate-of-nobody.js';
+import { settings } from './scenario-engine/settings.js';
 
 /** Keys are `SERVICE ADDRESS`. */
 class Suspected {
@@ -129,4 +144,237 @@ t.test('suspect-self (R16)', async (t) => {
   t.equal(networkOf('10.1.2.3'), '10.1.2');
   t.equal(networkOf('fd00:0:0:5::1'), networkOf('fd00:0:0:5:9::1'));
   t.not(networkOf('fd00:0:0:5::1'), networkOf('fd00:0:0:6::1'));
+});
+
+t.test('interest (R17)', async (t) => {
+  const interest = new Interest<string>(900_000);
+  interest.add('new', 60_000, 0);
+  t.equal(interest.ask('old', 0), true);
+  t.equal(interest.ask('old', 100_000), false);
+  t.same([interest.has('new'), interest.nextExpiry()], [true, 60_000]);
+  t.same(interest.expire(60_000), ['new']);
+  t.same(interest.expire(999_999), [], 'it was asked again at 100 s');
+  t.same(interest.expire(1_000_000), ['old']);
+  t.same([interest.has('old'), interest.nextExpiry()], [false, Number.POSITIVE_INFINITY]);
+  t.equal(interest.ask('new', 1_000_000), true);
+  interest.remove('new');
+  t.equal(interest.has('new'), false);
+});
+
+const HERE = '127.0.0.1';
+const never = new AbortController().signal;
+
+/** What a probe of this host's `port` says: `pass`, or the kind of failure and its detail. */
+async function probe(over: Partial<Target> & Pick<Target, 'port' | 'type'>): Promise<string> {
+  const target: Target = { key: 'k', address: HERE, interval: 5_000, timeout: 5_000, ...over };
+  const outcome = await PROBES[target.type](target, never);
+  if (outcome.kind === 'pass') return 'pass';
+  return `${outcome.kind === 'local' ? 'local' : outcome.failure}: ${outcome.detail}`;
+}
+
+async function listening(server: Server): Promise<number> {
+  server.listen(0, HERE);
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+async function udpServer(reply: (query: Buffer) => Buffer | undefined): Promise<number> {
+  const socket = createSocket('udp4');
+  socket.on('message', (query, { port, address }) => {
+    const bytes = reply(query);
+    if (bytes !== undefined) socket.send(bytes, port, address);
+  });
+  socket.bind(0, HERE);
+  await once(socket, 'listening');
+  t.teardown(() => socket.close());
+  return socket.address().port;
+}
+
+t.test('TCP: a greeting to read and a farewell to send', async (t) => {
+  let farewell: ((text: string) => void) | undefined;
+  const said = new Promise<string>((resolve) => {
+    farewell = resolve;
+  });
+  const greeter = createServer((socket: Socket) => {
+    socket.on('error', () => {});
+    socket.write('220 mail.');
+    setImmediate(() => socket.write('example ready\r\n'));
+    socket.on('data', (chunk) => {
+      farewell?.(chunk.toString());
+      socket.end();
+    });
+  });
+  const port = await listening(greeter);
+  t.equal(await probe({ type: 'tcp', port, expect: 'example ready', farewell: 'QUIT\r\n' }), 'pass');
+  t.equal(await said, 'QUIT\r\n');
+  const closing = await listening(createServer((socket) => void socket.on('error', () => {}).end('554 no')));
+  t.equal(
+    await probe({ type: 'tcp', port: closing, expect: '220 ' }),
+    'bad-status: closed before the greeting that is expected',
+  );
+  const chatty = await listening(createServer((socket) => void socket.on('error', () => {}).write('x'.repeat(9_000))));
+  t.equal(await probe({ type: 'tcp', port: chatty, expect: '220' }), 'bad-status: another greeting than expected');
+  t.match(await probe({ type: 'tcp', port, timeout: 50, expect: 'never' }), /^timeout: /);
+});
+
+t.test('HTTP: what the body must have, and who must answer (R19)', async (t) => {
+  const serve: RequestListener = (request, response) => {
+    response.setHeader('X-Service', 'orders');
+    response.statusCode = request.url === '/503' ? 503 : 200;
+    response.end('orders: all is well');
+  };
+  const port = await listening(createHttpServer(serve));
+  const http = (over: Partial<Target>) => probe({ type: 'http', port, path: '/', ...over });
+  t.equal(await http({ body: 'well', identityBody: 'orders', identityHeader: ['x-service', 'orders'] }), 'pass');
+  t.equal(await http({ body: 'ill' }), 'bad-status: the body has not the text that is expected');
+  t.equal(await http({ identityBody: 'billing' }), 'wrong-identity: the body does not say who it should be');
+  t.equal(await http({ identityHeader: ['X-Service', 'billing'] }), 'wrong-identity: X-Service: orders');
+  t.equal(await http({ identityHeader: ['X-Other', 'x'], path: '/503' }), 'wrong-identity: no header X-Other');
+  t.equal(await http({ identityHeader: ['X-Service', 'orders'], path: '/503' }), 'bad-status: HTTP 503');
+  const secure = await listening(createHttpsServer({ key: KEY, cert: CERT }, serve));
+  t.equal(await probe({ type: 'https', port: secure, tlsName: 'probe.test' }), 'pass');
+  t.equal(
+    await probe({ type: 'https', port: secure, tlsName: 'other.test' }),
+    'wrong-identity: the certificate is not for other.test',
+  );
+});
+
+t.test('TLS: name and validity of the certificate', async (t) => {
+  const port = await listening(
+    createTlsServer({ key: KEY, cert: CERT }, (socket) => void socket.on('error', () => {})),
+  );
+  t.equal(await probe({ type: 'tls', port }), 'pass');
+  t.equal(await probe({ type: 'tls', port, tlsName: 'probe.test', minValidity: 86_400_000 }), 'pass');
+  t.equal(await probe({ type: 'tls', port, tlsName: 'x.test' }), 'wrong-identity: the certificate is not for x.test');
+  t.match(
+    await probe({ type: 'tls', port, minValidity: 100 * 366 * 86_400_000 }),
+    /^bad-status: the certificate ends /,
+  );
+  const plain = await listening(createServer((socket) => void socket.on('error', () => {}).end('hello')));
+  t.match(await probe({ type: 'tls', port: plain }), /^bad-status: ERR_SSL_/);
+  const dates = { valid_from: 'Jan  1 00:00:00 2026 GMT', valid_to: 'Jan  1 00:00:00 2027 GMT' } as never;
+  t.equal(judgeValidity(dates, Date.UTC(2026, 5)), undefined);
+  t.match(judgeValidity(dates, Date.UTC(2025, 5)), { detail: /begins/ });
+  t.match(judgeValidity(dates, Date.UTC(2027, 0, 2)), { detail: /ends/ });
+});
+
+t.test('gRPC: health of a server, and of a service', async (t) => {
+  const states: Record<string, number> = { '': 1, orders: 1, billing: 2, gone: 3 };
+  const answer = (stream: import('node:http2').ServerHttp2Stream, path: unknown) => {
+    stream.on('error', () => {});
+    const chunks: Buffer[] = [];
+    stream.on('data', (chunk: Buffer) => chunks.push(chunk));
+    stream.on('end', () => {
+      const service = Buffer.concat(chunks).subarray(7).toString();
+      const state = states[service];
+      const known = path === '/grpc.health.v1.Health/Check' && state !== undefined;
+      stream.respond({ ':status': 200, 'content-type': 'application/grpc' }, { waitForTrailers: true });
+      stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': known ? '0' : '5' }));
+      stream.end(known ? Buffer.from([0, 0, 0, 0, 2, 0x08, state]) : undefined);
+    });
+  };
+  const plain = createHttp2Server();
+  const secure = createSecureServer({ key: KEY, cert: CERT });
+  for (const server of [plain, secure]) {
+    server.on('stream', (stream, headers) => answer(stream, headers[':path']));
+    server.on('sessionError', () => {});
+  }
+  const port = await listening(plain as unknown as Server);
+  const grpc = (over: Partial<Target>) => probe({ type: 'grpc', port, ...over });
+  t.equal(await grpc({}), 'pass');
+  t.equal(await grpc({ grpcService: 'orders' }), 'pass');
+  t.equal(await grpc({ grpcService: 'billing' }), 'bad-status: not serving');
+  t.equal(await grpc({ grpcService: 'gone' }), 'wrong-identity: no service gone');
+  t.equal(await grpc({ grpcService: 'nobody' }), 'wrong-identity: no service nobody');
+  const tlsPort = await listening(secure as unknown as Server);
+  t.equal(await grpc({ port: tlsPort, tlsName: 'probe.test', grpcService: 'orders' }), 'pass');
+  t.equal(await grpc({ port: tlsPort, tlsName: 'x.test' }), 'wrong-identity: the certificate is not for x.test');
+  const web = await listening(createHttpServer((_, response) => void response.end('hello')));
+  t.match(await grpc({ port: web, timeout: 1_000 }), /^(bad-status|reset|timeout): /);
+});
+
+t.test('DNS and UDP: a reply that is expected', async (t) => {
+  const answer = (query: Buffer, rcode: number) => {
+    const reply = Buffer.from(query);
+    reply[2]! |= 0x80;
+    reply[3] = rcode;
+    return reply;
+  };
+  const dns = (over: Partial<Target> & Pick<Target, 'port'>) => probe({ type: 'dns', query: 'svc.test', ...over });
+  t.equal(await dns({ port: await udpServer((query) => answer(query, 0)), protocol: 'udp' }), 'pass');
+  t.equal(await dns({ port: await udpServer((query) => answer(query, 5)), protocol: 'udp' }), 'bad-status: REFUSED');
+  const stray = await udpServer(() => Buffer.alloc(20));
+  t.match(await dns({ port: stray, protocol: 'udp', timeout: 100 }), /^timeout: /, 'a reply to no question of ours');
+  const tcp = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.on('data', (chunk) => {
+      const reply = answer(chunk.subarray(2), 3);
+      socket.write(Buffer.from([0, reply.length]));
+      setImmediate(() => socket.write(reply));
+    });
+  });
+  t.equal(await dns({ port: await listening(tcp) }), 'bad-status: NXDOMAIN');
+
+  const echo = await udpServer((query) => (query.equals(Buffer.from([0xff, 1])) ? Buffer.from([0xfe, 2]) : undefined));
+  t.equal(await probe({ type: 'udp', port: echo, send: '\xff\x01' }), 'pass');
+  t.equal(await probe({ type: 'udp', port: echo, send: '\xff\x01', expect: '\xfe' }), 'pass');
+  t.equal(
+    await probe({ type: 'udp', port: echo, send: '\xff\x01', expect: 'pong' }),
+    'bad-status: another reply than expected',
+  );
+  t.match(await probe({ type: 'udp', port: echo, send: 'x', timeout: 50 }), /^timeout: /);
+  const closed = createSocket('udp4').bind(0, HERE);
+  await once(closed, 'listening');
+  const { port } = closed.address();
+  await new Promise<void>((resolve) => closed.close(resolve));
+  t.equal(await probe({ type: 'udp', port, send: 'x' }), 'refused: ECONNREFUSED');
+});
+
+t.test('exec: the status of a program, at most so many at once', async (t) => {
+  const exec = (script: string, over: Partial<Target> = {}) =>
+    probe({ type: 'exec', port: 8080, command: ['/bin/sh', '-c', script], ...over });
+  t.equal(await exec('test "$HOLDFAST_ADDRESS:$HOLDFAST_PORT" = 127.0.0.1:8080'), 'pass');
+  t.equal(await exec('echo no database >&2; exit 3'), 'bad-status: exit 3: no database');
+  t.equal(await exec('kill -TERM $$'), 'bad-status: SIGTERM');
+  t.match(await exec('sleep 60', { timeout: 50 }), /^timeout: /);
+  t.match(await probe({ type: 'exec', port: 1, command: ['/nonexistent/program'] }), /^local: .*ENOENT/);
+  t.match(await probe({ type: 'exec', port: 1 }), /^local: /);
+  const many = await Promise.all(Array.from({ length: 3 * MAX_RUNNING }, () => exec('exit 0')));
+  t.same(
+    many.filter((outcome) => outcome !== 'pass'),
+    [],
+    'the others wait for their turn',
+  );
+});
+
+t.test('targets carry what their type of check knows, and cross the socket', async (t) => {
+  const { check } = settings({}, {}).zones[0]!;
+  const row = { id: 'a', address: HERE, port: 53, priority: 0, weight: 1, tags: [], state: 'passing' } as const;
+  const made = (over: Partial<typeof check>, protocol: 'tcp' | 'udp' = 'tcp') =>
+    targetOf({ ...row, protocol }, { ...check, ...over });
+  t.equal(made({ type: 'tcp' }, 'udp'), undefined, 'a check of a zone is for TCP services (R17)');
+  t.equal(made({ type: 'none' }), undefined);
+  t.equal(made({})?.key, 'tcp|127.0.0.1|53|1000|2|3|600000', 'nothing is added to the usual key');
+  const all = [
+    made({ expect: '220', farewell: 'QUIT\r\n', query: 'ignored.test' }),
+    made({ type: 'https', tlsName: 'a.test', body: 'x', identityHeader: ['X-A', 'b'], identityBody: 'y' }),
+    made({ type: 'tls', tlsName: 'a.test', minValidity: 1 }),
+    made({ type: 'grpc', grpcService: 'orders' }),
+    made({ type: 'dns', query: 'svc.test' }, 'udp'),
+    made({ type: 'udp', send: '\xff', expect: 'x' }, 'udp'),
+    made({ type: 'exec', command: ['/bin/true'] }, 'udp'),
+  ];
+  t.match(all[0], { expect: '220', farewell: 'QUIT\r\n' });
+  t.equal(all[0]?.query, undefined);
+  t.match(all[4], { protocol: 'udp', query: 'svc.test', queryType: 6 });
+  t.equal(new Set(all.map((one) => one?.key)).size, all.length);
+  t.not(made({ type: 'grpc', grpcService: 'a' })?.key, made({ type: 'grpc', grpcService: 'b' })?.key);
+  const line = JSON.stringify({ op: 'targets', targets: all });
+  t.same(readToProber(line), { message: { op: 'targets', targets: all }, dropped: 0 });
+  const broken = [{ command: 'rm' }, { identityHeader: ['a'] }, { expect: 1 }, { protocol: 'sctp' }, { type: 'none' }];
+  t.equal(
+    readToProber(JSON.stringify({ op: 'targets', targets: broken.map((over) => ({ ...all[0], ...over })) })).dropped,
+    broken.length,
+  );
 });

@@ -30,6 +30,7 @@ import { runProber } from '../src/prober/prober.js';
 import type { Outcome, Probe } from '../src/prober/probes/attempt.js';
 import { classify, defaultIn4, defaultIn6 } from '../src/prober/probes/classify.js';
 import { hostOf, probeHttp } from '../src/prober/probes/http.js';
+import { PROBES } from '../src/prober/probes/probe.js';
 import { metItself, probeTcp } from '../src/prober/probes/tcp.js';
 import { ProbeRunner } from '../src/prober/runner.js';
 import { gapAfter, Schedule } from '../src/prober/schedule.js';
@@ -37,26 +38,7 @@ import { ProberLink, type ProberLinkOptions } from '../src/resolver/prober-link.
 import { BootClock } from '../src/system/boot-clock.js';
 import type { Clock } from '../src/system/clock.js';
 import { listenUnix } from '../src/system/unix-socket.js';
-
-/** A certificate of nobody, for tests. */
-const KEY = `-----BEGIN PRIVATE KEY-----
-MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgsGJtZMAo5fXyyLbc
-S5Lt/I9sUqn9tAMgzQg/pr85TTGhRANCAASMUhsSe/n9TMAVsuNiOf5b1+Eu7zab
-1tN95nyFqXUESMQ2TeFFKMNCVYpgNSNzGaUwzB+XDJdM5mMRiY3bilqC
------END PRIVATE KEY-----
-`;
-const CERT = `-----BEGIN CERTIFICATE-----
-MIIBgDCCASegAwIBAgIUexCiOQGwSclroYoEr1owDSJLqv4wCgYIKoZIzj0EAwIw
-FTETMBEGA1UEAwwKcHJvYmUudGVzdDAgFw0yNjExMzAwMzEzMjVaGA8yMTI2MTEw
-NjAzMTMyNVowFTETMBEGA1UEAwwKcHJvYmUudGVzdDBZMBMGByqGSM49AgEGCCqG
-SM49AwEHA0IABIxSGxJ7+f1MwBWy42I5/lvX4S7vNpvW033mfIWpdQRIxDZN4UUo
-w0JVimA1I3MZpTDMH5cMl0zmYxGJjduKWoKjUzBRMB0GA1UdDgQWBBQ1SQkkDch9
-v3l1RIaSExKAFU/fKTAfBgNVHSMEGDAWgBQ1SQkkDch9v3l1RIaSExKAFU/fKTAP
-BgNVHRMBAf8EBTADAQH/MAoGCCqGSM49BAMCA0cAMEQCIGebFxfVlLH7zEAJw/DW
-w76bytcjmhjJYME+Ga6oST8cAiAwW0ChGbQ0AulyxwwqPYEwNXR1jQS6iIX+zjL2
-EWNqMg==
------END CERTIFICATE-----
-`;
+import { CERT, KEY } from './certificate-of-nobody.js';
 
 const HERE = '127.0.0.1';
 const clock = new BootClock();
@@ -662,7 +644,7 @@ class HandClock implements Clock {
 function handProbes() {
   const waiting: { key: string; end: (outcome: Outcome) => void }[] = [];
   const probe: Probe = (asked) => new Promise((end) => waiting.push({ key: asked.key, end }));
-  return { waiting, probes: { tcp: probe, http: probe, https: probe } };
+  return { waiting, probes: { ...PROBES, tcp: probe, http: probe, https: probe } };
 }
 
 const TIMEOUT: Outcome = { kind: 'failure', failure: 'timeout', detail: 'no answer' };

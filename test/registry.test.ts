@@ -274,7 +274,7 @@ services2: {}
       's.yaml:23: a release mark must be a time such as 2031-05-04T09:30:00Z',
       's.yaml:24: unknown key "services2": expected services or release',
       's.yaml:4: unknown key "colour"',
-      `s.yaml:2: check.type must be one of tcp, http, https, none; the zone's own check is used`,
+      `s.yaml:2: check.type must be one of tcp, http, https, grpc, none; the zone's own check is used`,
       's.yaml:7: port must be 1 to 65535, not "70000"',
       's.yaml:8: port must be 1 to 65535, not "0"',
       's.yaml:9: address must be an IP address, not "host.example"',
@@ -1235,7 +1235,7 @@ t.test('etcd, plain layout: instances, settings and release marks are keys', asy
     '/p/bad/5: the value is not a JSON object',
     '/p/bad/6: unknown field "adress"',
     '/p/bad/7: port must be 1 to 65535, not "nothing"',
-    '/p/dns: check.type must be one of tcp, http, https, none',
+    '/p/dns: check.type must be one of tcp, http, https, grpc, none',
   ]);
   t.match(mirrorOf(plainLayout(new AddressPolicy([], false), 8080), { 'a/1': { address: '10.0.0.1' } }).services, [
     { rows: [{ port: 8080 }] },
@@ -1385,7 +1385,7 @@ t.test('targets of HTTP service discovery: the labels say the rest', async (t) =
     'http://sd: group 1: no label job, which names the service',
     'http://sd: group 2: targets must be a list such as ["10.0.0.1:8080"]',
     'http://sd: group 3: targets must be a list such as ["10.0.0.1:8080"]',
-    'http://sd: group 4, its check: check.type must be one of tcp, http, https, none',
+    'http://sd: group 4, its check: check.type must be one of tcp, http, https, grpc, none',
   ]);
   t.match(bad, {
     services: [

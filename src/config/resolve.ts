@@ -72,19 +72,8 @@ function resolveZone(zone: ZoneValues, at: KeyPath, listen: readonly ListenAddre
 function resolveCheck(check: ZoneValues['check'], at: KeyPath): CheckConfig {
   const fault = checkFault(check);
   if (fault) throw new ResolveFault([...at, ...fault.at], fault.message);
-  const { port, host, type, ...rest } = check;
-  return {
-    ...rest,
-    type: builtCheckType(type),
-    failOpenWindow: Math.max(check.failOpenWindow, 3 * check.interval),
-    ...(port === undefined ? {} : { port }),
-    ...(host === undefined ? {} : { host }),
-  };
-}
-
-/** The others were refused before (`firstUnavailable`). */
-function builtCheckType(type: ZoneValues['check']['type']): CheckConfig['type'] {
-  return type as CheckConfig['type'];
+  const failOpenWindow = Math.max(check.failOpenWindow, 3 * check.interval);
+  return { ...withoutAbsent(check), failOpenWindow } as CheckConfig;
 }
 
 function resolveServices(
@@ -103,10 +92,7 @@ function resolveServices(
       aliases.set(alias, match);
     }
     if (check) {
-      const fault = checkFault({
-        interval: check.interval ?? zoneCheck.interval,
-        timeout: check.timeout ?? zoneCheck.timeout,
-      });
+      const fault = checkFault({ ...zoneCheck, ...(withoutAbsent(check) as Partial<ZoneValues['check']>) });
       if (fault) throw new ResolveFault([...at, match, 'check', ...fault.at], fault.message);
     }
     const settings = {

@@ -82,7 +82,7 @@ export interface ServiceSettings {
 }
 
 export interface CheckConfig {
-  readonly type: 'tcp' | 'http' | 'https' | 'none';
+  readonly type: 'tcp' | 'http' | 'https' | 'tls' | 'grpc' | 'dns' | 'udp' | 'exec' | 'none';
   readonly interval: Ms;
   readonly timeout: Ms;
   /** Passes in a row that bring an endpoint back (R13). */
@@ -111,6 +111,26 @@ export interface CheckConfig {
 
 /** R8, R9. Times are heard time. */
 export interface GuardConfig {
+  /** http: text that the body must have. */
+  readonly body?: string;
+  /** R19, http: a header, by name and value, or text of the body, without which another one answers. */
+  readonly identityHeader?: readonly [string, string];
+  readonly identityBody?: string;
+  /** R19, tls, https, grpc: the name that is asked for, and that the certificate must have. */
+  readonly tlsName?: string;
+  /** tls: how long the certificate must still be good. */
+  readonly minValidity: Ms;
+  /** R19, grpc: the service whose health is asked for; absent: the server's as a whole. */
+  readonly grpcService?: string;
+  /** dns: what is asked. */
+  readonly query?: string;
+  readonly queryType: string;
+  /** udp: what is sent. tcp: what is sent at the end. tcp, udp: what must come. One character a byte. */
+  readonly send?: string;
+  readonly farewell?: string;
+  readonly expect?: string;
+  /** exec: a program and its arguments. */
+  readonly command?: readonly string[];
   readonly share: number;
   readonly count: number;
   readonly window: Ms;

@@ -1,4 +1,5 @@
 import type { CheckConfig } from '../config/types.js';
+import { typeNumber } from '../dns/type-names.js';
 import type { Target } from '../prober/feed.js';
 import type { Row } from '../registry/registry.js';
 import type { Ms } from '../system/clock.js';
@@ -9,22 +10,55 @@ import type { JudgeSettings } from './verdict-record.js';
  * (R17).
  */
 export function targetOf(row: Row, check: CheckConfig, interval = check.interval): Target | undefined {
-  if (check.type === 'none' || row.protocol !== 'tcp') return undefined;
+  const { type, timeout } = check;
+  if (type === 'none' || (row.protocol === 'udp' && !OF_UDP.has(type))) return undefined;
   const port = check.port ?? row.port;
-  const base = { address: row.address, port, type: check.type, interval, timeout: check.timeout };
+  const base = { address: row.address, port, type, interval, timeout };
   const judged = `${check.rise}|${check.fall}|${check.longDead}`;
-  if (check.type === 'tcp') return { key: `tcp|${row.address}|${port}|${check.timeout}|${judged}`, ...base };
-  const request = {
-    path: check.path,
-    method: check.method,
-    ...(check.host === undefined ? {} : { host: check.host }),
-    headers: check.headers,
-    status: check.status,
-  };
-  return {
-    key: `${check.type}|${row.address}|${port}|${check.timeout}|${judged}|${JSON.stringify(request)}`,
-    ...base,
-    ...request,
+  const options = optionsOf(check, row);
+  const told = options === undefined ? '' : `|${JSON.stringify(options)}`;
+  return { key: `${type}|${row.address}|${port}|${timeout}|${judged}${told}`, ...base, ...options };
+}
+
+/** What is asked of a UDP service when its check is one of these; other checks are for TCP services. */
+const OF_UDP: ReadonlySet<CheckConfig['type']> = new Set(['udp', 'dns', 'exec']);
+
+/** The options that the type of check knows; undefined when none is set. */
+function optionsOf(check: CheckConfig, row: Row): Partial<Target> | undefined {
+  const { tlsName, expect, query } = check;
+  switch (check.type) {
+    case 'tcp':
+      return expect === undefined && check.farewell === undefined
+        ? undefined
+        : present({ expect, farewell: check.farewell });
+    case 'http':
+    case 'https': {
+      const { path, method, host, headers, status, body, identityHeader, identityBody } = check;
+      const tls = check.type === 'https' ? tlsName : undefined;
+      return present({ path, method, host, headers, status, body, identityHeader, identityBody, tlsName: tls });
+    }
+    case 'tls':
+      return present({ tlsName, minValidity: check.minValidity });
+    case 'grpc':
+      return present({ tlsName, grpcService: check.grpcService });
+    case 'dns':
+      return present({
+        query,
+        queryType: typeNumber(check.queryType),
+        protocol: row.protocol === 'udp' ? row.protocol : undefined,
+      });
+    case 'udp':
+      return present({ send: check.send, expect });
+    case 'exec':
+      return present({ command: check.command });
+    default:
+      return undefined;
+  }
+}
+
+function present<T extends object>(options: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as {
+    [K in keyof T]?: Exclude<T[K], undefined>;
   };
 }
 

@@ -14,13 +14,18 @@ export const VACANCY_PATH = '/v1/vacancy';
 /** A longer line is dropped unread, on either side. */
 export const MAX_LINE_BYTES = 1024 * 1024;
 
+export const PROBE_TYPES = ['tcp', 'http', 'https', 'tls', 'grpc', 'dns', 'udp', 'exec'] as const;
+export type ProbeType = (typeof PROBE_TYPES)[number];
+
 /** What is probed and how. Two rows with equal settings share one target (R13's key). */
 export interface Target {
   /** Opaque; equal keys mean equal settings. Made by `targetKey`. */
   readonly key: string;
   readonly address: string;
   readonly port: number;
-  readonly type: 'tcp' | 'http' | 'https';
+  readonly type: ProbeType;
+  /** Absent: TCP. */
+  readonly protocol?: 'udp';
   readonly interval: Ms;
   readonly timeout: Ms;
   readonly path?: string;
@@ -28,6 +33,25 @@ export interface Target {
   readonly host?: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly status?: readonly (readonly [number, number])[];
+  /** http, https: text that the body must have, for it to be well, or to be who it should be. */
+  readonly body?: string;
+  readonly identityBody?: string;
+  /** http, https: a header that says who answers, by name and value. */
+  readonly identityHeader?: readonly [string, string];
+  /** tls, https, grpc: the name that is asked for, and that the certificate must have. With grpc it means TLS. */
+  readonly tlsName?: string;
+  /** tls: how long the certificate must still be good. */
+  readonly minValidity?: Ms;
+  readonly grpcService?: string;
+  /** dns: a name and the number of a type. */
+  readonly query?: string;
+  readonly queryType?: number;
+  /** udp: what is sent; tcp: what is sent before the end; both: what must come. One character a byte. */
+  readonly send?: string;
+  readonly farewell?: string;
+  readonly expect?: string;
+  /** exec: a program and its arguments. */
+  readonly command?: readonly string[];
 }
 
 /** R12: hard failures prove that nobody serves there; soft ones may be a slow or a lost answer. */

@@ -5,7 +5,9 @@ import {
   FAILURE_KINDS,
   type FailureKind,
   type FromProber,
+  PROBE_TYPES,
   type ProbeResult,
+  type ProbeType,
   type Target,
   type ToProber,
 } from './feed.js';
@@ -14,6 +16,18 @@ import {
 const CLOCK_GRAIN_MS = 1_000;
 const MAX_DETAIL = 200;
 const MAX_TIMER_MS = 0x7fffffff;
+
+/** Options of targets that are text. */
+const TEXTS = [
+  'body',
+  'identityBody',
+  'tlsName',
+  'grpcService',
+  'query',
+  'send',
+  'farewell',
+  'expect',
+] as const satisfies readonly (keyof Target)[];
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -97,6 +111,7 @@ function readAlive(fields: Fields, now: BootMs): FromProber | undefined {
 function isTarget(item: unknown): item is Target {
   if (!isObject(item)) return false;
   const { key, address, port, type, interval, timeout, path, method, host, headers, status } = item;
+  const { protocol, identityHeader, minValidity, queryType, command } = item;
   return (
     typeof key === 'string' &&
     typeof address === 'string' &&
@@ -105,7 +120,13 @@ function isTarget(item: unknown): item is Target {
     Number.isInteger(port) &&
     port >= 1 &&
     port <= 65_535 &&
-    (type === 'tcp' || type === 'http' || type === 'https') &&
+    PROBE_TYPES.includes(type as ProbeType) &&
+    (protocol === undefined || protocol === 'udp') &&
+    TEXTS.every((name) => item[name] === undefined || typeof item[name] === 'string') &&
+    (identityHeader === undefined || (isTexts(identityHeader) && identityHeader.length === 2)) &&
+    (minValidity === undefined || isTime(minValidity)) &&
+    (queryType === undefined || isTime(queryType)) &&
+    (command === undefined ? type !== 'exec' : isTexts(command) && command.length > 0) &&
     isTime(interval) &&
     interval >= 1 &&
     interval <= MAX_TIMER_MS &&
@@ -118,6 +139,10 @@ function isTarget(item: unknown): item is Target {
     (headers === undefined || (isObject(headers) && Object.values(headers).every((v) => typeof v === 'string'))) &&
     (status === undefined || (Array.isArray(status) && status.every(isRange)))
   );
+}
+
+function isTexts(item: unknown): item is string[] {
+  return Array.isArray(item) && item.every((one) => typeof one === 'string');
 }
 
 function isRange(item: unknown): boolean {

@@ -45,7 +45,7 @@ export interface ProberOptions {
   /** Of the host's connection tracking table, at most (R17). Absent: the table sets no bound. */
   readonly conntrackShare?: number;
   /** Other probes than the usual ones, for tests. */
-  readonly probes?: Readonly<Record<Target['type'], Probe>>;
+  readonly probes?: Readonly<Partial<Record<Target['type'], Probe>>>;
   /** 0 to 1, for back-off and for the host's place in the schedule. */
   readonly random?: () => number;
 }
@@ -99,7 +99,7 @@ function serveSession(options: ProberOptions, seed: number, onOpen: () => void):
     const runner = new ProbeRunner({
       clock,
       schedule: new Schedule(budget, seed),
-      probes: options.probes ?? PROBES,
+      probes: { ...PROBES, ...options.probes },
       onResult: (result) => {
         outbox.add(result);
         flushing ??= setTimeout(flush, outbox.wait(clock.now().boot));

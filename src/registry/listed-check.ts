@@ -1,9 +1,10 @@
-/** A check as registry data may give it: type, port, path and status, nothing else (R18). */
+/** A check as registry data may give it: type, port, path, TLS name and status, nothing else (R18). */
+import { nameToWire } from '../dns/names.js';
 import type { ListedCheck } from './registry.js';
 import { isPort } from './rows.js';
 import { entriesOf } from './tree.js';
 
-const TYPES = ['tcp', 'http', 'https', 'none'] as const;
+const TYPES = ['tcp', 'http', 'https', 'grpc', 'none'] as const;
 
 /** A number, or text of digits: YAML values come as text. NaN for anything else. */
 export function toInteger(value: unknown): number {
@@ -28,12 +29,16 @@ export function readCheck(value: unknown): ListedCheck | string {
     } else if (key === 'path') {
       if (typeof item !== 'string' || !/^\/[\x21-\x7e]{0,1000}$/.test(item)) return 'check.path must be a path from /';
       check.path = item;
+    } else if (key === 'tlsName') {
+      if (typeof item !== 'string' || item.startsWith('.') || nameToWire(item) === undefined)
+        return 'check.tlsName must be a host name';
+      check.tlsName = item;
     } else if (key === 'status') {
       const status = readStatus(item);
       if (status === undefined) return 'check.status must be statuses such as 200 or 200-399, or a list of them';
       check.status = status;
     } else {
-      return `check.${key} is not known: a registry may give type, port, path and status`;
+      return `check.${key} is not known: a registry may give type, port, path, tlsName and status`;
     }
   }
   return check;

@@ -34,9 +34,10 @@ export interface Row {
 
 /** A check as far as registry data may say it (R18). */
 export interface ListedCheck {
-  readonly type?: 'tcp' | 'http' | 'https' | 'none';
+  readonly type?: 'tcp' | 'http' | 'https' | 'grpc' | 'none';
   readonly port?: number;
   readonly path?: string;
+  readonly tlsName?: string;
   readonly status?: readonly (readonly [number, number])[];
 }
 

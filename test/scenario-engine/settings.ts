@@ -21,6 +21,8 @@ const CHECK: CheckConfig = {
   method: 'GET',
   headers: {},
   status: [[200, 299]],
+  minValidity: 0,
+  queryType: 'SOA',
   softCap: 0.5,
   longDead: 600_000,
   failOpenWindow: 60_000,

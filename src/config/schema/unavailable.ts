@@ -24,14 +24,6 @@ export function firstUnavailable(
     }
     if (zone.addresses !== 'fixed') return say([...at, 'addresses'], `addresses ${zone.addresses}`);
     if (zone.addressSpace !== undefined) return say([...at, 'addressSpace'], 'addressSpace');
-    for (const [path, type] of [
-      [[...at, 'check', 'type'], zone.check.type] as const,
-      ...Object.entries(zone.services).map(
-        ([name, settings]) => [[...at, 'services', name, 'check', 'type'], settings.check?.type] as const,
-      ),
-    ]) {
-      if (type === 'grpc' || type === 'exec') return say(path, `check type ${type}`);
-    }
   }
   return values.forward ? say(['forward'], 'forwarding') : undefined;
 }

@@ -16,7 +16,7 @@ const REMOTE: Readonly<Record<string, FailureKind>> = {
 };
 
 /** What answered does not speak the protocol. */
-const FOREIGN = /^(HPE_|ERR_SSL_|ERR_TLS_|ERR_HTTP_)/;
+const FOREIGN = /^(HPE_|ERR_SSL_|ERR_TLS_|ERR_HTTP2?_)/;
 
 /** How long a look at the routing table is good for. */
 const FORGET_MS = 5_000;

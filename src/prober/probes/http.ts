@@ -2,11 +2,12 @@
  * HTTP and HTTPS: one request on a fresh connection; the endpoint passes when its final status is wanted and the
  * body comes to its end, or to a limit, in time. Redirects are statuses like others and are never followed (R18).
  */
-import { type ClientRequest, request } from 'node:http';
-import { connect, isIP, isIPv6 } from 'node:net';
+import { type ClientRequest, type IncomingMessage, request } from 'node:http';
+import { connect, isIP, isIPv6, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Target } from '../feed.js';
-import { attempt, closeHard, failure, PASS, type Probe, withoutGoodbye } from './attempt.js';
+import { attempt, closeHard, failure, type Outcome, PASS, type Probe, withoutGoodbye } from './attempt.js';
+import { judgeName } from './certificate.js';
 import { classify } from './classify.js';
 import { metItself } from './tcp.js';
 
@@ -24,8 +25,16 @@ export const probeHttp: Probe = (target, signal) =>
     });
     let query: ClientRequest;
     try {
-      const socket = target.type === 'https' ? withoutGoodbye(connectTls({ socket: raw, ...tlsOptions(target) })) : raw;
-      socket.on('error', judge);
+      let socket: Socket = raw;
+      if (target.type === 'https') {
+        const secured = withoutGoodbye(connectTls({ socket: raw, ...tlsOptions(target) }));
+        secured.once('secureConnect', () => {
+          const wrong = judgeName(target, secured.getPeerCertificate());
+          if (wrong !== undefined) settle(wrong);
+        });
+        secured.on('error', judge);
+        socket = secured;
+      }
       query = request({
         createConnection: () => socket,
         method: target.method ?? 'GET',
@@ -41,25 +50,50 @@ export const probeHttp: Probe = (target, signal) =>
     query.on('error', judge);
     query.on('response', (response) => {
       response.on('error', judge);
+      const other = judgeHeader(target, response);
+      if (other !== undefined) {
+        settle(other);
+        return;
+      }
       const status = response.statusCode ?? 0;
       if (!(target.status ?? WANTED).some(([low, high]) => status >= low && status <= high)) {
         settle(failure('bad-status', `HTTP ${status}`));
         return;
       }
       let left = MAX_BODY_BYTES;
+      const chunks: Buffer[] = [];
+      const end = (): void => settle(judgeBody(target, Buffer.concat(chunks)));
       response.on('data', (chunk: Buffer) => {
+        chunks.push(chunk);
         left -= chunk.length;
-        if (left <= 0) settle(PASS);
+        if (left <= 0) end();
       });
-      response.on('end', () => settle(PASS));
+      response.on('end', end);
     });
     query.end();
     return () => closeHard(raw);
   });
 
-/** A certificate is not judged here: it is made for a name, the probe asks an address. Identity is another check (R19). */
+/** R19: whoever does not say the right name is another one, whatever the status. */
+function judgeHeader({ identityHeader }: Target, { headers }: IncomingMessage): Outcome | undefined {
+  if (identityHeader === undefined) return undefined;
+  const [name, value] = identityHeader;
+  const said = headers[name.toLowerCase()];
+  if ([said].flat().includes(value)) return undefined;
+  return failure('wrong-identity', said === undefined ? `no header ${name}` : `${name}: ${said}`);
+}
+
+function judgeBody({ body, identityBody }: Target, received: Buffer): Outcome {
+  if (identityBody !== undefined && !received.includes(identityBody))
+    return failure('wrong-identity', 'the body does not say who it should be');
+  if (body !== undefined && !received.includes(body))
+    return failure('bad-status', 'the body has not the text that is expected');
+  return PASS;
+}
+
+/** Who signed a certificate is not judged; its name is when one is asked for (R19). */
 function tlsOptions(target: Target): { rejectUnauthorized: boolean; servername: string; ALPNProtocols: string[] } {
-  const name = target.host?.replace(/:\d+$/, '') ?? '';
+  const name = target.tlsName ?? target.host?.replace(/:\d+$/, '') ?? '';
   return {
     rejectUnauthorized: false,
     servername: isIP(name.replace(/^\[|\]$/g, '')) === 0 ? name : '',

@@ -1,0 +1,55 @@
+/** DNS: a question over UDP or TCP; the endpoint passes when it answers without an error. */
+import { randomInt } from 'node:crypto';
+import { connect } from 'node:net';
+import { RCODE, TYPE } from '../../dns/constants.js';
+import { encodeQuery } from '../../dns/encode-query.js';
+import type { Target } from '../feed.js';
+import { attempt, closeHard, failure, local, type Outcome, PASS, type Probe, withoutGoodbye } from './attempt.js';
+import { classify } from './classify.js';
+import { metItself } from './tcp.js';
+import { exchange } from './udp.js';
+
+const HEADER_BYTES = 12;
+const RCODES = new Map(Object.entries(RCODE).map(([name, code]) => [code as number, name]));
+
+export const probeDns: Probe = async (target, signal) => {
+  const id = randomInt(0x10000);
+  const query = encodeQuery({ id, name: target.query ?? '.', type: target.queryType ?? TYPE.SOA });
+  if (query === undefined) return local(`${target.query} is no domain name`);
+  const judge = (reply: Buffer): Outcome | undefined => judgeReply(reply, id);
+  return target.protocol === 'udp'
+    ? exchange(target, signal, query, judge)
+    : exchangeTcp(target, signal, query, (reply) => judge(reply) ?? failure('bad-status', 'no reply to the question'));
+};
+
+/** Undefined when it is no reply to the question. */
+function judgeReply(reply: Buffer, id: number): Outcome | undefined {
+  if (reply.length < HEADER_BYTES || reply.readUInt16BE(0) !== id || (reply[2]! & 0x80) === 0) return undefined;
+  const rcode = reply[3]! & 15;
+  return rcode === RCODE.NOERROR ? PASS : failure('bad-status', RCODES.get(rcode) ?? `RCODE ${rcode}`);
+}
+
+/** RFC 1035 s.4.2.2: a length goes before each message. */
+function exchangeTcp(
+  { address, port, timeout }: Target,
+  signal: AbortSignal,
+  query: Uint8Array,
+  judge: (reply: Buffer) => Outcome,
+): Promise<Outcome> {
+  return attempt(timeout, signal, (settle) => {
+    const socket = withoutGoodbye(connect({ host: address, port }));
+    let received = Buffer.alloc(0);
+    socket.on('error', (error) => settle(classify(error, address)));
+    socket.once('connect', () => {
+      if (metItself(socket)) settle(failure('refused', 'nobody listens'));
+    });
+    socket.on('data', (chunk: Buffer) => {
+      received = Buffer.concat([received, chunk]);
+      if (received.length < 2 || received.length < 2 + received.readUInt16BE(0)) return;
+      settle(judge(received.subarray(2)));
+    });
+    socket.on('end', () => settle(failure('bad-status', 'closed before the answer was complete')));
+    socket.write(Buffer.concat([Buffer.from([query.length >> 8, query.length & 0xff]), query]));
+    return () => closeHard(socket);
+  });
+}

@@ -1,0 +1,55 @@
+/** exec: a program of this host judges the endpoint; status 0 passes. Only local configuration names one (R18). */
+import { spawn } from 'node:child_process';
+import type { Target } from '../feed.js';
+import { attempt, failure, local, type Outcome, PASS, type Probe } from './attempt.js';
+
+/** Programs that run at once, at most. Others wait, and their time begins when they do. */
+export const MAX_RUNNING = 8;
+const MAX_OUTPUT_BYTES = 100;
+
+let running = 0;
+const waiting: (() => void)[] = [];
+
+export const probeExec: Probe = async (target, signal) => {
+  if (running >= MAX_RUNNING) await new Promise<void>((resolve) => waiting.push(resolve));
+  else running++;
+  try {
+    return await run(target, signal);
+  } finally {
+    const next = waiting.shift();
+    if (next === undefined) running--;
+    else next();
+  }
+};
+
+/** The program and all that it started are killed at the end of its time. */
+function run({ address, port, timeout, command }: Target, signal: AbortSignal): Promise<Outcome> {
+  const [program, ...args] = command ?? [];
+  if (program === undefined) return Promise.resolve(local('no command'));
+  return attempt(timeout, signal, (settle) => {
+    const env = { PATH: process.env.PATH, HOLDFAST_ADDRESS: address, HOLDFAST_PORT: String(port) };
+    const child = spawn(program, args, { env, stdio: ['ignore', 'ignore', 'pipe'], detached: true });
+    let said = '';
+    child.stderr.on('data', (chunk: Buffer) => {
+      if (said.length < MAX_OUTPUT_BYTES) said += chunk.toString('utf8');
+    });
+    child.on('error', (error) => settle(local(`${program}: ${error.message}`)));
+    child.on('close', (code, killedBy) => {
+      if (code === 0) settle(PASS);
+      else settle(failure('bad-status', `${killedBy ?? `exit ${code}`}${firstLine(said)}`));
+    });
+    return () => {
+      if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
+      try {
+        process.kill(-child.pid, 'SIGKILL');
+      } catch {
+        child.kill('SIGKILL');
+      }
+    };
+  });
+}
+
+function firstLine(text: string): string {
+  const line = text.trim().split('\n')[0]!.slice(0, MAX_OUTPUT_BYTES);
+  return line === '' ? '' : `: ${line}`;
+}

@@ -1,0 +1,33 @@
+/** UDP: something is sent, and the endpoint passes when it replies as expected. Silence is a timeout. */
+import { createSocket } from 'node:dgram';
+import { isIPv6 } from 'node:net';
+import { attempt, failure, type Outcome, PASS, type Probe } from './attempt.js';
+import { classify } from './classify.js';
+
+export const probeUdp: Probe = (target, signal) => {
+  const { send = '', expect } = target;
+  return exchange(target, signal, Buffer.from(send, 'latin1'), (reply) => {
+    if (expect === undefined || reply.includes(Buffer.from(expect, 'latin1'))) return PASS;
+    return failure('bad-status', 'another reply than expected');
+  });
+};
+
+/** One datagram there; `judge` says what a reply means, undefined when it is none. */
+export function exchange(
+  { address, port, timeout }: Parameters<Probe>[0],
+  signal: AbortSignal,
+  query: Uint8Array,
+  judge: (reply: Buffer) => Outcome | undefined,
+): Promise<Outcome> {
+  return attempt(timeout, signal, (settle) => {
+    const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4');
+    socket.on('error', (error) => settle(classify(error, address)));
+    socket.on('message', (reply) => {
+      const outcome = judge(reply);
+      if (outcome !== undefined) settle(outcome);
+    });
+    // Connected: only replies of the endpoint itself come in, and a closed port is told of.
+    socket.connect(port, address, () => socket.send(query));
+    return () => socket.close();
+  });
+}
