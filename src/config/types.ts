@@ -84,6 +84,8 @@ export interface ServiceSettings {
 export interface CheckConfig {
   readonly type: 'tcp' | 'http' | 'https' | 'tls' | 'grpc' | 'dns' | 'udp' | 'exec' | 'none';
   readonly interval: Ms;
+  /** Probed at `interval` whether anybody asks or not (R17). */
+  readonly pinned: boolean;
   readonly timeout: Ms;
   /** Passes in a row that bring an endpoint back (R13). */
   readonly rise: number;
@@ -94,23 +96,11 @@ export interface CheckConfig {
   /** http and https: the request path. */
   readonly path: string;
   readonly method: 'GET' | 'HEAD';
-  /** Probed at `interval` whether anybody asks or not (R17). */
-  readonly pinned: boolean;
   /** http: the Host header; absent: the row's address. */
   readonly host?: string;
   readonly headers: Readonly<Record<string, string>>;
   /** http: statuses that pass, as inclusive ranges. */
   readonly status: readonly (readonly [number, number])[];
-  /** Soft failures may hold back at most this share of a priority (R12). */
-  readonly softCap: number;
-  /** A failure this old is hard, and outlives the prober (R12, R14). */
-  readonly longDead: Ms;
-  /** R11, third step. */
-  readonly failOpenWindow: Ms;
-}
-
-/** R8, R9. Times are heard time. */
-export interface GuardConfig {
   /** http: text that the body must have. */
   readonly body?: string;
   /** R19, http: a header, by name and value, or text of the body, without which another one answers. */
@@ -131,6 +121,16 @@ export interface GuardConfig {
   readonly expect?: string;
   /** exec: a program and its arguments. */
   readonly command?: readonly string[];
+  /** Soft failures may hold back at most this share of a priority (R12). */
+  readonly softCap: number;
+  /** A failure this old is hard, and outlives the prober (R12, R14). */
+  readonly longDead: Ms;
+  /** R11, third step. */
+  readonly failOpenWindow: Ms;
+}
+
+/** R8, R9. Times are heard time. */
+export interface GuardConfig {
   readonly share: number;
   readonly count: number;
   readonly window: Ms;
