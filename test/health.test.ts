@@ -6,6 +6,7 @@ import { createServer as createHttpsServer } from 'node:https';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import t from 'tap';
+import { History } from '../src/health/history.js';
 import { Interest } from '../src/health/interest.js';
 import { networkOf } from '../src/health/networks.js';
 import { type SuspectEvent, Suspicion } from '../src/health/suspect.js';
@@ -159,6 +160,44 @@ t.test('interest (R17)', async (t) => {
   t.equal(interest.ask('new', 1_000_000), true);
   interest.remove('new');
   t.equal(interest.has('new'), false);
+});
+
+t.test('the history of an endpoint', async (t) => {
+  const history = new History();
+  const say = (at: number, failure?: FailureKind, detail?: string, isVoid = false) =>
+    history.note(
+      { key: 'k', at, interval: 5_000, took: at / 1_000, ...(failure && { failure }), ...(detail && { detail }) },
+      isVoid,
+      () => ({ isVoid: false, count: 7, first: -30_000, last: 0, took: 0 }),
+    );
+  say(1_000);
+  t.equal(history.of('k'), undefined, 'what never failed has none');
+  say(2_000, 'refused', 'ECONNREFUSED');
+  say(3_000, 'refused', 'ECONNREFUSED');
+  say(4_000, 'timeout', 'no answer', true);
+  say(5_000);
+  t.same(history.of('k'), [
+    { isVoid: false, count: 7, first: -30_000, last: 0, took: 0 },
+    { failure: 'refused', detail: 'ECONNREFUSED', isVoid: false, count: 2, first: 2_000, last: 3_000, took: 3 },
+    { failure: 'timeout', detail: 'no answer', isVoid: true, count: 1, first: 4_000, last: 4_000, took: 4 },
+    { isVoid: false, count: 1, first: 5_000, last: 5_000, took: 5 },
+  ]);
+  for (let at = 6_000; at < 200_000; at += 1_000) say(at);
+  say(200_000, 'reset');
+  t.same(
+    history.of('k')?.map(({ failure, count }) => [failure, count]),
+    [
+      ['refused', 2],
+      ['timeout', 1],
+      [undefined, 195],
+      ['reset', 1],
+    ],
+    'of what is older than 100 results the failures stay',
+  );
+  for (let n = 0; n < 1_000; n++) say(300_000 + n, n % 2 === 0 ? 'reset' : undefined);
+  t.equal(history.of('k')?.length, 120);
+  history.forget('k');
+  t.equal(history.of('k'), undefined);
 });
 
 const HERE = '127.0.0.1';

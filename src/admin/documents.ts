@@ -115,6 +115,23 @@ export interface EndpointExplanation {
   failingForMs?: Ms;
   lastFailure?: string;
   heldForMs?: Ms;
+  /** What its probes said lately, the newest first; the last 100, and failures for longer. Absent when it is not probed. */
+  results?: ProbeRun[];
+}
+
+/** Equal results in a row. */
+export interface ProbeRun {
+  /** `pass`, or the kind of failure: `refused`, `timeout`, and so on (R12). */
+  outcome: string;
+  detail?: string;
+  /** They did not count (R16). */
+  void?: true;
+  count: number;
+  /** How long ago the first and the last of them was. */
+  firstMs: Ms;
+  lastMs: Ms;
+  /** The longest that one of them took. */
+  tookMs: Ms;
 }
 
 /** What the HTTP interface asks of the resolver. */

@@ -5,6 +5,7 @@
 import type { Column } from '../catalog/row.js';
 import type { FailureKind, ProbeResult } from '../prober/feed.js';
 import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
+import { History, type Run } from './history.js';
 import { type Family, familyOf } from './networks.js';
 import { type SuspectEvent, Suspicion } from './suspect.js';
 import {
@@ -61,6 +62,7 @@ export interface KeyFacts {
 export class VerdictStore {
   readonly #facts: KeyFacts;
   readonly #suspicion: Suspicion<unknown>;
+  readonly #history = new History();
   #events: SuspectEvent[] = [];
   readonly #records = new Map<string, VerdictRecord>();
   /** Keys by interval in the order of their ages, so that the oldest of each is at the front. */
@@ -126,6 +128,7 @@ export class VerdictStore {
     if (record.column !== 'no-word' && this.#expiry(record) < result.at) this.#forgetWord(record);
     const isVoid = this.#suspect(result);
     this.#unqueue(result.key, record);
+    this.#history.note(result, isVoid, () => passesOf(record));
     const first = record.lastResult === undefined;
     record.interval = result.interval;
     record.ageFrom = result.at;
@@ -155,6 +158,15 @@ export class VerdictStore {
     return record === undefined ? NO_WORD : view(record);
   }
 
+  /** The latest results, in runs of equal ones, oldest first. */
+  results(key: string): readonly Run[] {
+    const runs = this.#history.of(key);
+    if (runs !== undefined) return runs;
+    const record = this.#records.get(key);
+    const passes = record === undefined ? undefined : passesOf(record);
+    return passes === undefined ? [] : [passes];
+  }
+
   lastSuccess(key: string): BootMs | undefined {
     return this.#records.get(key)?.lastSuccess;
   }
@@ -179,6 +191,7 @@ export class VerdictStore {
       if (now - since <= PARKED_MS) break;
       this.#parked.delete(key);
       this.#records.delete(key);
+      this.#history.forget(key);
     }
     return changed;
   }
@@ -329,4 +342,10 @@ export class VerdictStore {
     record.steadySince = undefined;
     record.before = undefined;
   }
+}
+
+/** The present run of passes, as far as it is counted. */
+function passesOf({ passes, steadySince, lastSuccess }: VerdictRecord): Run | undefined {
+  if (passes === 0 || steadySince === undefined || lastSuccess === undefined) return undefined;
+  return { isVoid: false, count: passes, first: steadySince, last: lastSuccess, took: 0 };
 }

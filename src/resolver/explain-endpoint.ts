@@ -1,7 +1,8 @@
 /** Why one endpoint is in or out: the cell of the table (R10), the ages of its words, and what its record type carries (R24). */
-import type { EndpointExplanation } from '../admin/documents.js';
+import type { EndpointExplanation, ProbeRun } from '../admin/documents.js';
 import type { CatalogRow } from '../catalog/row.js';
 import { type Word, wordOf } from '../health/decide.js';
+import type { Run } from '../health/history.js';
 import type { Verdict } from '../health/verdicts.js';
 import type { BootMs, Instant } from '../system/clock.js';
 import type { Zone } from './zone.js';
@@ -28,6 +29,7 @@ export function explainEndpoint(
   row: CatalogRow,
   fate: Fate,
   verdict: Verdict | undefined,
+  runs: readonly Run[],
   zone: Zone,
   now: Instant,
 ): EndpointExplanation {
@@ -54,6 +56,19 @@ export function explainEndpoint(
     answered: fate.answerable && fate.without === undefined,
     why: why(row, fate, verdict),
     ...known,
+    ...(verdict === undefined ? {} : { results: runs.map((run) => describeRun(run, now)).reverse() }),
+  };
+}
+
+function describeRun({ failure, detail, isVoid, count, first, last, took }: Run, now: Instant): ProbeRun {
+  return {
+    outcome: failure ?? 'pass',
+    ...(detail === undefined ? {} : { detail }),
+    ...(isVoid ? { void: true as const } : {}),
+    count,
+    firstMs: Math.round(now.boot - first),
+    lastMs: Math.round(now.boot - last),
+    tookMs: Math.round(took),
   };
 }
 

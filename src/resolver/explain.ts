@@ -148,7 +148,9 @@ function explainEndpoints(
   const inAnswer = new Set(answerable);
   return rows.map((row) => {
     const fate = { answerable: inAnswer.has(row), floored: step !== undefined, without: without(row) };
-    return explainEndpoint(row, fate, row.target === undefined ? undefined : verdicts.get(row.target), zone, now);
+    const { target } = row;
+    const verdict = target === undefined ? undefined : verdicts.get(target);
+    return explainEndpoint(row, fate, verdict, target === undefined ? [] : verdicts.results(target), zone, now);
   });
 }
 
