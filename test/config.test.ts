@@ -340,6 +340,47 @@ t.test('of several faults the first in the file is told', async (t) => {
   );
 });
 
+t.test('forward: who is asked for other names, and for whom', async (t) => {
+  t.equal(read(LEAST).forward, undefined);
+  const { forward } = read(
+    `${LEAST}forward: { upstreams: ["192.0.2.53:53"], domains: { Corp.Example.: ["[fd00::1]:5353"] } }\n`,
+  );
+  t.match(forward, {
+    upstreams: [{ address: '192.0.2.53', port: 53 }],
+    domains: [{ domain: 'corp.example', upstreams: [{ address: 'fd00::1', port: 5353 }] }],
+    cacheSize: 16 * 1024 * 1024,
+    maxStale: 86_400_000,
+  });
+  t.same(forward?.allow, read(LEAST).zones[0]?.allow, 'by default whoever may ask a zone: no open resolver');
+  t.match(read(`${LEAST}forward: { resolvConf: up.conf }\n`).forward, {
+    upstreams: [],
+    resolvConf: '/etc/holdfast/up.conf',
+  });
+  const wrong: [string, string][] = [
+    ['{}', ':5: forward.upstreams: missing, expected a list such as ["192.0.2.53:53"]'],
+    [
+      '{ upstreams: ["192.0.2.53:53"], resolvConf: x }',
+      ':5: forward.resolvConf: expected either upstreams or resolvConf, not both',
+    ],
+    [
+      '{ upstreams: ["127.0.0.1:53"] }',
+      ':5: forward.upstreams[0]: 127.0.0.1:53 is this server itself (listen: 127.0.0.1:53)',
+    ],
+    ['{ upstreams: ["192.0.2.1:53", "192.0.2.1:53"] }', ':5: forward.upstreams[1]: 192.0.2.1:53 is there twice'],
+    [
+      '{ upstreams: ["192.0.2.53:53"], domains: { a.svc.internal: ["192.0.2.1:53"] } }',
+      ':5: forward.domains["a.svc.internal"]: lies in the zone svc.internal, whose names are never forwarded',
+    ],
+    [
+      '{ upstreams: ["192.0.2.53:53"], domains: { "-": ["192.0.2.1:53"] } }',
+      ':5: forward.domains["-"]: expected a domain name such as corp.example',
+    ],
+  ];
+  for (const [text, message] of wrong) t.equal(fault(`${LEAST}forward: ${text}\n`), FILE + message);
+  const wildcard = `${LEAST}listen: ["0.0.0.0:53"]\nforward: { upstreams: ["127.0.0.9:53"] }\n`;
+  t.match(fault(wildcard), /127\.0\.0\.9:53 is this server itself/);
+});
+
 t.test('what this version does not do is refused, not ignored', async (t) => {
   const zone = (line: string) => `${LEAST}    ${line}\n`;
   const registry = (text: string) => LEAST.replace('{ type: file, path: services.yaml }', text);

@@ -15,6 +15,35 @@ export interface StatusDocument {
   transport: string;
   prober: ProberStatus;
   zones: ZoneStatus[];
+  /** Absent while nothing is forwarded. */
+  forward?: ForwardStatus;
+}
+
+/** Names that no zone owns. Counts are sums since the start, without fresh answers that an answer thread gave by itself. */
+export interface ForwardStatus {
+  upstreams: {
+    address: string;
+    /** Of a domain with servers of its own. */
+    domain?: string;
+    /** `down`: asked last; `loop`: it is this server, or passes questions back to it, and is not asked. */
+    state: 'up' | 'down' | 'loop';
+    queries: number;
+    failures: number;
+    /** Messages that were no reply to what was asked. */
+    forged: number;
+    lastError?: string;
+  }[];
+  cache: { entries: number; bytes: number };
+  counts: {
+    queries: number;
+    hits: number;
+    stale: number;
+    failureHits: number;
+    flights: number;
+    local: number;
+    failures: number;
+    refused: number;
+  };
 }
 
 /** The abridged status on `public.sock`: no paths, and nobody's names (R36). */
@@ -86,7 +115,7 @@ export interface Explanation {
   type: string;
   zone?: string;
   service?: string;
-  /** What a client that may ask is answered: `answer`, `nodata`, `nxdomain`, `servfail`, `refused`, `formerr`. */
+  /** What a client that may ask is answered: `answer`, `nodata`, `nxdomain`, `servfail`, `refused`, `formerr`; `forwarded` for a name of no zone. */
   outcome: string;
   /** One sentence a rule. */
   because: string[];

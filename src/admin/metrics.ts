@@ -12,6 +12,8 @@ export interface CounterReadings {
   readonly types: readonly { type: string; count: number }[];
   readonly responses: readonly { rcode: string; count: number }[];
   readonly drops: readonly { reason: string; count: number }[];
+  /** Fresh answers of upstreams that an answer thread gave by itself. */
+  readonly forwardKept: number;
   /** Answers that went out while stale (R1). */
   readonly staleAnswers: number;
   readonly reloads: { readonly ok: number; readonly failed: number };
@@ -213,6 +215,55 @@ const DECLARATIONS: readonly Declaration[] = [
     help: 'Answers given from data that was not confirmed in time.',
     kind: 'counter',
     read: ({ counters }) => one(counters.staleAnswers),
+  },
+  {
+    name: 'holdfast_forward_queries_total',
+    help: 'Questions for names that no zone owns, by how they were answered.',
+    kind: 'counter',
+    labels: ['result'],
+    read: ({ status: { forward }, counters: { forwardKept } }) => {
+      if (forward === undefined) return [];
+      const { hits, stale, failureHits, local, refused, failures, queries } = forward.counts;
+      const rest = queries - hits - stale - failureHits - local - refused - failures;
+      const results = {
+        hit: hits + forwardKept,
+        stale,
+        'failure-hit': failureHits,
+        local,
+        refused,
+        failed: failures,
+        upstream: rest,
+      };
+      return Object.entries(results).map(([result, value]) => ({ labels: { result }, value: Math.max(0, value) }));
+    },
+  },
+  {
+    name: 'holdfast_forward_upstream_up',
+    help: '1 while the upstream answers.',
+    kind: 'gauge',
+    labels: ['upstream', 'domain'],
+    read: ({ status: { forward } }) =>
+      (forward?.upstreams ?? []).map(({ address, domain = '', state }) => ({
+        labels: { upstream: address, domain },
+        value: flag(state === 'up'),
+      })),
+  },
+  {
+    name: 'holdfast_forward_upstream_queries_total',
+    help: 'Tries at an upstream, and those of them that brought nothing.',
+    kind: 'counter',
+    labels: ['upstream', 'domain', 'result'],
+    read: ({ status: { forward } }) =>
+      (forward?.upstreams ?? []).flatMap(({ address, domain = '', queries, failures }) => [
+        { labels: { upstream: address, domain, result: 'tried' }, value: queries },
+        { labels: { upstream: address, domain, result: 'failed' }, value: failures },
+      ]),
+  },
+  {
+    name: 'holdfast_forward_cache_bytes',
+    help: 'Memory of answers of upstreams.',
+    kind: 'gauge',
+    read: ({ status: { forward } }) => (forward === undefined ? [] : one(forward.cache.bytes)),
   },
   {
     name: 'holdfast_reloads_total',

@@ -1,5 +1,5 @@
 /** `holdfast status`: how it stands, and above all what is frozen since when. */
-import type { PublicStatus, StatusDocument, ZoneStatus } from '../admin/documents.js';
+import type { ForwardStatus, PublicStatus, StatusDocument, ZoneStatus } from '../admin/documents.js';
 import { age, plain, type Style, since, styleFor, table } from '../system/terminal.js';
 import { askResolver } from './ask.js';
 import { EXIT_FAILED, EXIT_OK, print } from './output.js';
@@ -39,6 +39,10 @@ export function showStatus(document: StatusDocument, style: Style, now: number):
         ...document.listen.map((listen, i) => [i === 0 ? 'listen' : '', showListener(listen, style)]),
         ['transport', plain(document.transport)],
         ['prober', showProber(document, style)],
+        ...(document.forward?.upstreams ?? []).map((upstream, i) => [
+          i === 0 ? 'forward' : '',
+          showUpstream(upstream, style),
+        ]),
       ],
       '  ',
     ),
@@ -116,6 +120,13 @@ function showListener(listen: StatusDocument['listen'][number], style: Style): s
   const address = listen.address.includes(':') ? `[${listen.address}]` : listen.address;
   const error = listen.error === undefined ? '' : `  ${style.bad(plain(listen.error))}`;
   return `${address}:${listen.port}  ${one('udp', listen.udp)}  ${one('tcp', listen.tcp)}${error}`;
+}
+
+function showUpstream(upstream: ForwardStatus['upstreams'][number], style: Style): string {
+  const domain = upstream.domain === undefined ? '' : ` for ${plain(upstream.domain)}`;
+  const word = upstream.state === 'up' ? style.good('up') : style.bad(upstream.state);
+  const error = upstream.lastError === undefined ? '' : `: ${plain(upstream.lastError)}`;
+  return `${plain(upstream.address)}${domain}  ${word}, ${upstream.queries} asked, ${upstream.failures} failed${error}`;
 }
 
 function showProber({ prober }: StatusDocument, style: Style): string {

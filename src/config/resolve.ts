@@ -4,6 +4,7 @@ import { showListen } from './addresses.js';
 import type { KeyPath } from './errors.js';
 import type { Places } from './places.js';
 import { ResolveFault } from './resolve-fault.js';
+import { resolveForward } from './resolve-forward.js';
 import { resolveRegistry } from './resolve-registry.js';
 import { checkFault } from './schema/check.js';
 import type { ConfigValues } from './schema/config.js';
@@ -30,6 +31,7 @@ export function resolveConfig(values: ConfigValues, file: string, places: Places
   if (unavailable) throw new ResolveFault(unavailable.path, unavailable.problem);
   const zones = values.zones.map((zone, i) => resolveZone(zone, ['zones', i], values.listen, folder));
   checkZoneNames(zones);
+  const forward = resolveForward(values, (path) => resolvePath(folder, path));
   return {
     version: 1,
     file: resolvePath(file),
@@ -40,6 +42,7 @@ export function resolveConfig(values: ConfigValues, file: string, places: Places
     runDir,
     ...(values.admin ? { admin: values.admin } : {}),
     zones,
+    ...(forward ? { forward } : {}),
     prober: values.prober,
     log: values.log,
   };

@@ -29,7 +29,17 @@ export interface ListenAddress {
 export type Cidr = string;
 
 export interface ForwardConfig {
+  /** Empty when `resolvConf` names them. */
   readonly upstreams: readonly ListenAddress[];
+  /** Absolute. */
+  readonly resolvConf?: string;
+  /** Lower case, no trailing dot. */
+  readonly domains: readonly { readonly domain: string; readonly upstreams: readonly ListenAddress[] }[];
+  /** Clients whose names are forwarded. */
+  readonly allow: readonly Cidr[];
+  /** Bytes. */
+  readonly cacheSize: number;
+  readonly maxStale: Ms;
 }
 
 export interface ProberConfig {

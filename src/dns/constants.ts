@@ -38,6 +38,7 @@ export const EDE = {
   STALE_NXDOMAIN: 19,
   NOT_AUTHORITATIVE: 20,
   NO_REACHABLE_AUTHORITY: 22,
+  NETWORK_ERROR: 23,
 } as const;
 
 /** The EDNS option that carries an Extended DNS Error. */

@@ -19,8 +19,16 @@ export class DaemonCounters {
     this.sum(server);
     const { totals } = this.#totals;
     const at = (word: number): number => totals[word] ?? 0;
-    const { refusedDatagrams, sendErrors, sendDrops, failures, tcpEvicted, tcpTimeouts, tcpAcceptErrors } =
-      server.transportCounters();
+    const {
+      refusedDatagrams,
+      sendErrors,
+      sendDrops,
+      failures,
+      handoverFull,
+      tcpEvicted,
+      tcpTimeouts,
+      tcpAcceptErrors,
+    } = server.transportCounters();
     const { messages, requests } = prober.drops();
     const drops: Record<string, number> = {
       'too-short': at(COUNTER.tooShort),
@@ -32,6 +40,7 @@ export class DaemonCounters {
       'send-error': sendErrors,
       'send-buffer-full': sendDrops,
       failure: failures,
+      'handover-full': handoverFull,
       'tcp-evicted': tcpEvicted,
       'tcp-timeout': tcpTimeouts,
       'tcp-accept': tcpAcceptErrors,
@@ -47,6 +56,7 @@ export class DaemonCounters {
       types: COUNTED_TYPES.map((type, i) => ({ type, count: at(COUNTER.type + i) })),
       responses: responses(at),
       drops: Object.entries(drops).map(([reason, count]) => ({ reason, count })),
+      forwardKept: at(COUNTER.forwardKept),
       staleAnswers: at(COUNTER.stale),
       reloads: { ok: reloads.done, failed: reloads.refused },
       workerRestarts: server.restarts,

@@ -4,6 +4,7 @@ import type { Config } from '../config/types.js';
 import type { AnswerServer, ListenerStatus } from '../server/answer-server.js';
 import type { Clock, Instant } from '../system/clock.js';
 import { programVersion } from '../system/version.js';
+import type { ForwardLink } from './forward-link.js';
 import type { ProberLink } from './prober-link.js';
 import type { Resolver } from './resolver.js';
 import type { Snapshots } from './snapshots.js';
@@ -21,6 +22,7 @@ export interface DaemonParts {
   readonly server: AnswerServer;
   readonly prober: ProberLink;
   readonly snapshots: Snapshots;
+  readonly forward: ForwardLink;
   readonly clock: Clock;
   readonly started: Instant;
   facts(): DaemonFacts;
@@ -59,6 +61,7 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
   const listeners = listenStatus(parts.server.listeners());
   const prober = proberStatus(parts);
   const zones = parts.resolver.zoneStatus(now);
+  const forward = parts.forward.status();
   const problems: string[] = [];
   if (configError !== undefined) {
     problems.push(
@@ -87,7 +90,7 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
   if (prober.state === 'never')
     problems.push('no prober has connected: dead endpoints are not left out (holdfast probe)');
   for (const [zone, reason] of parts.snapshots.problems) problems.push(`zone ${zone}: snapshot not written: ${reason}`);
-  problems.push(...parts.problems());
+  problems.push(...parts.forward.problems(), ...parts.problems());
   for (const { address, port, udp, tcp, error } of listeners) {
     if (udp === 'up' && tcp === 'up') continue;
     problems.push(`${address} port ${port} is not bound yet${error === undefined ? '' : `: ${error}`}`);
@@ -104,6 +107,7 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
     transport: parts.server.transport,
     prober,
     zones,
+    ...(forward === undefined ? {} : { forward }),
   };
 }
 

@@ -11,6 +11,7 @@ import { type OpenLog, openLog } from '../system/log.js';
 import { machineId } from '../system/machine.js';
 import { DaemonCounters } from './daemon-counters.js';
 import { adminSource, daemonStatus } from './daemon-status.js';
+import { ForwardLink } from './forward-link.js';
 import { ProberLink } from './prober-link.js';
 import { Resolver, zoneKey } from './resolver.js';
 import { Snapshots, snapshotFolder } from './snapshots.js';
@@ -70,6 +71,7 @@ class Daemon {
   readonly #snapshots: Snapshots;
   readonly #sync: SyncLink;
   readonly #prober: ProberLink;
+  readonly #forward: ForwardLink;
   readonly #watch = new ClockWatch(LOOK_MS);
   readonly #counters = new DaemonCounters();
   readonly #ends: (() => unknown)[] = [];
@@ -113,6 +115,7 @@ class Daemon {
     const machine = machineId();
     this.#snapshots = new Snapshots(this.#resolver, machine, log.log);
     this.#prober = new ProberLink({ path: join(this.#config.runDir, 'prober.sock'), log: log.log, clock });
+    this.#forward = new ForwardLink(this.#config, log.log, clock);
     this.#sync = new SyncLink({
       snapshotFolder: snapshotFolder(this.#config.stateDir),
       machine,
@@ -150,6 +153,7 @@ class Daemon {
         transport: config.transport,
         table: this.#resolver.table,
         stateDir: config.stateDir,
+        forward: this.#forward.settings,
       });
     } catch (error) {
       if (!(error instanceof ListenError)) throw error;
@@ -186,6 +190,8 @@ class Daemon {
     });
     this.#prober.setTargets(this.#resolver.targets());
     this.#opening.push(this.#prober.start());
+    this.#forward.start();
+    this.#ends.push(() => this.#forward.stop());
     this.#watch.observe(this.#clock.read());
     this.#putDeferred();
     this.#every(LOOK_MS, () => this.#look());
@@ -218,6 +224,7 @@ class Daemon {
       server: this.#server,
       prober: this.#prober,
       snapshots: this.#snapshots,
+      forward: this.#forward,
       clock: this.#clock,
       started: this.#started,
       facts: () => ({
@@ -256,6 +263,8 @@ class Daemon {
     if (gap !== undefined) {
       this.#log.log('warn', 'clock-gap', { kind: gap.kind, byMs: Math.round(gap.by) });
       this.#resolver.clockGap(now);
+      // Answer threads forget what they keep of upstreams: their clock may have stood still.
+      this.#server.setForward(this.#forward.settings);
       this.#sync.relist();
     }
     return now;
@@ -348,6 +357,8 @@ class Daemon {
     this.#configError = undefined;
     this.#lastGood = false;
     this.#log.setLevel(config.log.level);
+    this.#forward.reload(this.#config);
+    this.#server.setForward(this.#forward.settings);
     await this.#server.setListen(config.listen);
     await this.#admin?.setAdmin(config.admin);
     const added = config.zones.filter((zone) => this.#resolver.zone(zoneKey(zone)) === undefined);

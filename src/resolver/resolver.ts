@@ -169,7 +169,12 @@ export class Resolver {
   /** Throws on a name without wire form and on a type that does not exist. */
   explain(name: string, type: string, now: Instant): Explanation {
     const { verdicts, table } = this;
-    return explain({ zones: [...this.#zones.values()], verdicts, table }, name, type, now);
+    return explain(
+      { zones: [...this.#zones.values()], verdicts, table, forwards: this.#config.forward !== undefined },
+      name,
+      type,
+      now,
+    );
   }
 
   /** What a snapshot of the zone holds (R29), whole. */

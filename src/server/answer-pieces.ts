@@ -34,6 +34,16 @@ export class AnswerPieces {
     for (const [i, bytes] of this.#segments.entries()) putPointer(this.#bases, i, this.#calls.address(bytes));
   }
 
+  /** The answer is the first bytes of the slot's own; returns how many iovecs that makes. */
+  putWhole(slot: number, length: number): number {
+    const { words, sendIov, answerPointers } = this.#ring;
+    const iov = sendIov + slot * SLOT_IOV_WORDS;
+    words[iov] = answerPointers[slot * 2]!;
+    words[iov + 1] = answerPointers[slot * 2 + 1]!;
+    words[iov + IOV_LEN] = length;
+    return 1;
+  }
+
   /** Makes the iovecs of a slot from the plan; returns how many. */
   put(slot: number): number {
     const ring = this.#ring;
@@ -41,12 +51,7 @@ export class AnswerPieces {
     const { words } = ring;
     const iov = ring.sendIov + slot * SLOT_IOV_WORDS;
     const query = ring.queries[slot]!;
-    if (plan.pieces > MAX_PIECES) {
-      words[iov] = ring.answerPointers[slot * 2]!;
-      words[iov + 1] = ring.answerPointers[slot * 2 + 1]!;
-      words[iov + IOV_LEN] = plan.write(query, this.#segments, ring.answers[slot]!);
-      return 1;
-    }
+    if (plan.pieces > MAX_PIECES) return this.putWhole(slot, plan.write(query, this.#segments, ring.answers[slot]!));
     plan.patch(query);
     words[iov] = ring.queryPointers[slot * 2]!;
     words[iov + 1] = ring.queryPointers[slot * 2 + 1]!;

@@ -27,7 +27,8 @@ import { TransportChoice } from './transport-choice.js';
 import { TransportTotalizer, type TransportTotals } from './transport-totals.js';
 import type { UdpWorkerData } from './udp-worker.js';
 
-export type { AnswerForeign, ForeignQuestion } from './handover-desk.js';
+export type { AnswerForeign, ForeignQuestion, ReplyForeign } from './handover-desk.js';
+export type { KeptAnswer } from './kept-answers.js';
 export type { AnswerServerOptions, AnswerSettings, ForwardSettings, ServerLog } from './settings.js';
 export { ListenError } from './settings.js';
 export type { TransportTotals } from './transport-totals.js';
@@ -167,7 +168,7 @@ export class AnswerServer {
 
   /** One array a reader, past and present, to be read and summed by counters.ts. */
   counters(): readonly Uint32Array[] {
-    return [...this.#past, ...this.#threads()].map((thread) => thread.counters);
+    return [...[...this.#past, ...this.#threads()].map((thread) => thread.counters), this.#foreign.counters];
   }
 
   /** Sums since the start. To be read once an hour at least: the words of a thread wrap. */

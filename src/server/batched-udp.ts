@@ -196,6 +196,8 @@ export class BatchedUdp {
         this.#pieces.update(message.handle);
       } else if (message.type === 'listen') this.listen(message);
       else if (message.type === 'forward') this.#responder.setForward(message.forward);
+      else if (message.type === 'keep')
+        for (const answer of message.answers) this.#responder.keep(answer, performance.now());
     }
   }
 
@@ -227,7 +229,7 @@ export class BatchedUdp {
         continue;
       }
       const listen = socket.plan.wildcard ? this.#asked(socket, slot, controlLength) : socket.plan.listen;
-      const iovs = this.#respond(slot, words[header + MSG_LEN]!, listen);
+      const iovs = this.#respond(slot, words[header + MSG_LEN]!, listen, begun);
       if (iovs === NEEDS_CONTROL)
         this.#handOver(socket, slot, words[header + MSG_LEN]!, listen, nameLength, controlLength);
       if (iovs <= 0) continue;
@@ -326,11 +328,13 @@ export class BatchedUdp {
   }
 
   /** How many iovecs the answer in a slot has; 0 for none; NEEDS_CONTROL. */
-  #respond(slot: number, length: number, listen: number): number {
-    const { queries, peers } = this.#ring;
+  #respond(slot: number, length: number, listen: number, now: number): number {
+    const { queries, peers, answers } = this.#ring;
     try {
       const size = this.#responder.prepare(queries[slot]!, length, peers[slot]!, listen, 'udp', this.#maxUdp);
-      return size > 0 ? this.#pieces.put(slot) : size;
+      if (size !== NEEDS_CONTROL) return size > 0 ? this.#pieces.put(slot) : size;
+      const kept = this.#responder.respondKept(queries[slot]!, length, now, answers[slot]!);
+      return kept > 0 ? this.#pieces.putWhole(slot, kept) : kept;
     } catch (error) {
       this.#counters[counterIndex.failures]!++;
       this.#events.failure(error);

@@ -26,6 +26,8 @@ export const COUNTER = {
   truncated: 7,
   /** Answers with EDE 3 or 19, EDNS or not. */
   stale: 8,
+  /** Answers of upstreams that a thread had kept. */
+  forwardKept: 9,
   type: 16,
   rcode: 32,
   /** Written by the transport, once a batch. */

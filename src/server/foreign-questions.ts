@@ -1,8 +1,10 @@
 /** The control thread's side of handing over: a desk for each answer thread, and the ways that replies leave. */
 import { type Allowed, allowed } from './acl.js';
 import type { AnswerThread } from './answer-thread.js';
+import { COUNTER, COUNTER_WORDS } from './counters.js';
 import type { HandedOver } from './handover.js';
 import { HandoverDesk } from './handover-desk.js';
+import type { KeptAnswer } from './kept-answers.js';
 import { loadLinuxCalls } from './linux-calls.js';
 import type { RepliesMessage } from './messages.js';
 import { ReplySocket } from './reply-socket.js';
@@ -16,6 +18,8 @@ export interface ForeignQuestionsOptions {
 }
 
 export class ForeignQuestions {
+  /** Rcodes of replies, as an answer thread counts its own. */
+  readonly counters = new Uint32Array(COUNTER_WORDS);
   readonly #options: ForeignQuestionsOptions;
   readonly #desks = new Map<AnswerThread, HandoverDesk>();
   #settings: ForwardSettings | undefined;
@@ -46,17 +50,22 @@ export class ForeignQuestions {
     let desk = this.#desks.get(thread);
     if (!desk) {
       const replies: RepliesMessage['replies'][number][] = [];
+      const keeps: KeptAnswer[] = [];
       desk = new HandoverDesk(
         thread.handover,
         (question, reply) => {
           if (this.#settings) this.#settings.answer(question, reply);
           else reply(undefined);
         },
-        (question, message) => {
+        (question, message, keep) => {
+          if (message) this.#count(message);
+          if (keep) keeps.push(keep);
           if (question.envelope.name.length > 0) this.#send(thread, question, message);
           else replies.push({ token: question.token, message });
         },
         () => {
+          // First, so that a client that has its reply finds it kept.
+          if (keeps.length > 0) thread.post({ type: 'keep', answers: keeps.splice(0) });
           this.#socket?.flush();
           if (replies.length > 0) thread.post({ type: 'replies', replies: replies.splice(0) });
         },
@@ -69,6 +78,11 @@ export class ForeignQuestions {
   /** The thread is gone for good. */
   forget(thread: AnswerThread): void {
     this.#desks.delete(thread);
+  }
+
+  #count(message: Uint8Array): void {
+    this.counters[COUNTER.rcode + (message[3]! & 15)]!++;
+    if ((message[2]! & 2) !== 0) this.counters[COUNTER.truncated]!++;
   }
 
   #send(thread: AnswerThread, question: HandedOver, message: Uint8Array | undefined): void {

@@ -1,6 +1,7 @@
 /** Takes what one answer thread hands over and gives it to whoever answers, a few at a time. */
 
 import { type HandedOver, type HandoverMemory, HandoverReader } from './handover.js';
+import type { KeptAnswer } from './kept-answers.js';
 import type { Peer, Transport } from './plan.js';
 
 /** So many in one turn; then the rest of the control thread's work has its turn. */
@@ -16,13 +17,15 @@ export interface ForeignQuestion {
   readonly listen: number;
 }
 
-/** Answers a question: calls `reply` once, with the whole message, or with nothing to drop it. */
-export type AnswerForeign = (question: ForeignQuestion, reply: (message: Uint8Array | undefined) => void) => void;
+/** Answers a question: calls `reply` once, with the whole message, or with nothing to drop it; `keep` is for the thread to give again. */
+export type AnswerForeign = (question: ForeignQuestion, reply: ReplyForeign) => void;
+
+export type ReplyForeign = (message: Uint8Array | undefined, keep?: KeptAnswer) => void;
 
 export class HandoverDesk {
   readonly #reader: HandoverReader;
   readonly #answer: AnswerForeign;
-  readonly #send: (question: HandedOver, message: Uint8Array | undefined) => void;
+  readonly #send: (question: HandedOver, message: Uint8Array | undefined, keep: KeptAnswer | undefined) => void;
   readonly #flush: () => void;
   #draining = false;
 
@@ -30,7 +33,7 @@ export class HandoverDesk {
   constructor(
     memory: HandoverMemory,
     answer: AnswerForeign,
-    send: (question: HandedOver, message: Uint8Array | undefined) => void,
+    send: (question: HandedOver, message: Uint8Array | undefined, keep: KeptAnswer | undefined) => void,
     flush: () => void,
   ) {
     this.#reader = new HandoverReader(memory);
@@ -56,11 +59,11 @@ export class HandoverDesk {
         break;
       }
       let open = true;
-      this.#answer(question, (message) => {
+      this.#answer(question, (message, keep) => {
         if (!open) return;
         open = false;
         this.#reader.done(question);
-        this.#send(question, message);
+        this.#send(question, message, keep);
         if (!inTurn) this.#flush();
       });
     }

@@ -3,6 +3,7 @@ import type { SharedTable } from '../answers/shared.js';
 import type { Allowed } from './acl.js';
 import type { BindFailure } from './bind-error.js';
 import type { HandoverMemory } from './handover.js';
+import type { KeptAnswer } from './kept-answers.js';
 import type { SocketPlan } from './listen-plan.js';
 import type { ResponderOptions } from './respond.js';
 import type { TcpLimits } from './tcp-limits.js';
@@ -74,6 +75,8 @@ export type ToThread =
   /** Whose foreign questions are handed over from now on. */
   | { readonly type: 'forward'; readonly forward: Allowed | undefined }
   | RepliesMessage
+  /** Answers that the thread may give again by itself, until the next `forward`. */
+  | { readonly type: 'keep'; readonly answers: readonly KeptAnswer[] }
   | { readonly type: 'stop' };
 
 /** Of the control thread to what was handed over; without a message there is nothing to send. Not for batched threads: those replies leave by their sockets. */

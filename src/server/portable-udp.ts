@@ -186,6 +186,7 @@ export class PortableUdp {
     this.#responder.beginBatch();
     try {
       length = this.#responder.respond(query, query.length, peer, listen, 'udp', this.#out);
+      if (length === NEEDS_CONTROL) length = this.#responder.respondKept(query, query.length, begun, this.#out);
     } catch (error) {
       this.#count('failures');
       this.#events.failure(error);

@@ -24,6 +24,7 @@ import { IS_RESPONSE, MALFORMED, Query, TOO_SHORT } from '../dns/query.js';
 import { type Allowed, allows } from './acl.js';
 import { Composer } from './compose.js';
 import { COUNTER, typeCounter } from './counters.js';
+import { type KeptAnswer, KeptAnswers } from './kept-answers.js';
 import { type FixedEde, OPT_BYTES, type Peer, Plan, type Transport } from './plan.js';
 
 export type { Peer, Transport };
@@ -62,6 +63,7 @@ export class Responder {
   /** Whose foreign questions are not refused but handed over; nobody's when absent. */
   #forward: Allowed | undefined;
   #handOver = false;
+  readonly #kept = new KeptAnswers();
   #limit = 0;
   /** Block of the EDE that goes with the reply, 0 for none. */
   #ede = 0;
@@ -84,6 +86,22 @@ export class Responder {
   /** Whose questions about names of no zone the control thread answers from now on (R26). */
   setForward(allowed: Allowed | undefined): void {
     this.#forward = allowed;
+    this.#kept.clear();
+  }
+
+  /** An upstream's answer that may be given again while it is fresh. `now`: ms of the thread's own clock, here and in `respondKept`. */
+  keep(answer: KeptAnswer, now: number): void {
+    this.#kept.keep(answer, now);
+  }
+
+  /** Right after NEEDS_CONTROL: the length of an answer in `out` that is kept for this very query, or NEEDS_CONTROL. */
+  respondKept(query: Uint8Array, length: number, now: number, out: Uint8Array): number {
+    const { maxUdp } = this.#options;
+    const size = this.#kept.find(query, length, this.#query, this.#limit, maxUdp, now, out);
+    if (size === 0) return NEEDS_CONTROL;
+    this.#counters[COUNTER.forwardKept]!++;
+    this.#counters[COUNTER.rcode + (out[3]! & 15)]!++;
+    return size;
   }
 
   /** What queries see from here to `endBatch`, replies that point into the table included, stays as it is. */

@@ -208,6 +208,7 @@ export class Connection {
     let size = 0;
     try {
       size = this.#responder.respond(query, length, this.peer, this.listen, 'tcp', answer);
+      if (size === NEEDS_CONTROL) size = this.#responder.respondKept(query, length, performance.now(), answer);
       if (size === NEEDS_CONTROL) {
         if (this.#events.handOver(this, query, length)) this.#handedOver++;
         else size = this.#responder.respondBusy(query, this.peer, answer);

@@ -51,6 +51,9 @@ port.on('message', (message: ToThread) => {
     case 'forward':
       running?.responder.setForward(message.forward);
       break;
+    case 'keep':
+      for (const answer of message.answers) running?.responder.keep(answer, performance.now());
+      break;
     case 'replies':
       running?.tcp.reply(message.replies);
       break;

@@ -115,6 +115,9 @@ async function handle(message: ToThread): Promise<void> {
     case 'forward':
       portable?.responder.setForward(message.forward);
       return;
+    case 'keep':
+      for (const answer of message.answers) portable?.responder.keep(answer, performance.now());
+      return;
     case 'replies':
       portable?.udp.reply(message.replies);
       return;

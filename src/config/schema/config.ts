@@ -1,5 +1,6 @@
 /** The whole file. */
 import { choice, expected, list, scalar, section, type Values } from '../options.js';
+import { forwardOptions } from './forward.js';
 import { integer, listenAddress, path, share } from './values.js';
 import { zoneOptions } from './zone.js';
 
@@ -35,16 +36,7 @@ export const configOptions = {
     'The domains that are answered.',
     { required: true, min: 1 },
   ),
-  forward: section(
-    {
-      upstreams: list(listenAddress('A server.', {}), '["192.0.2.53:53"]', 'Recursive name servers.', {
-        required: true,
-        min: 1,
-      }),
-    },
-    'Names outside the zones. Without it they are REFUSED. Not available in this version.',
-    {},
-  ),
+  forward: section(forwardOptions, 'Names outside the zones. Without it they are REFUSED.', {}),
   prober: section(
     {
       budget: integer(1, 100_000, 'Probes a second, at most (R17).', { default: 500 }),

@@ -25,5 +25,5 @@ export function firstUnavailable(
     if (zone.addresses !== 'fixed') return say([...at, 'addresses'], `addresses ${zone.addresses}`);
     if (zone.addressSpace !== undefined) return say([...at, 'addressSpace'], 'addressSpace');
   }
-  return values.forward ? say(['forward'], 'forwarding') : undefined;
+  return undefined;
 }

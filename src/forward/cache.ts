@@ -1,0 +1,78 @@
+/** What upstreams have answered, bounded by bytes. Age makes an entry stale and removes nothing; want of room does. */
+import { LRUCache } from 'lru-cache';
+import type { Ms } from '../system/clock.js';
+import type { UpstreamReply } from './upstream-message.js';
+
+/** What an entry takes beside its message: key, offsets, objects. */
+const ENTRY_BYTES = 400;
+/** RFC 9520 s.3.2: at least 1 s and at most 5 min; it doubles while the name goes on failing. */
+const FAILURE_FIRST_MS: Ms = 5_000;
+const FAILURE_LONGEST_MS: Ms = 30_000;
+const MAX_FAILURES = 4_096;
+
+export interface CacheEntry {
+  readonly reply: UpstreamReply;
+  /** Boot time. */
+  readonly storedAt: Ms;
+  readonly expiresAt: Ms;
+  /** No refresh before this, once one has failed (RFC 8767 s.5). */
+  retryAt: Ms;
+  /** Of the group when it failed, see UpstreamGroup. */
+  retryAfter: number;
+}
+
+export interface CachedFailure {
+  readonly until: Ms;
+  readonly wait: Ms;
+  /** The reply of an upstream that failed, or why there is none. */
+  readonly reply: UpstreamReply | undefined;
+  readonly ede: { readonly code: number; readonly text?: string };
+  /** Of the group, see UpstreamGroup: failures of before a recovery say nothing any more. */
+  readonly recoveries: number;
+}
+
+export class ForwardCache {
+  readonly #entries: LRUCache<string, CacheEntry>;
+  readonly #failures = new LRUCache<string, CachedFailure>({ max: MAX_FAILURES });
+  readonly #maxStale: Ms;
+
+  constructor(maxBytes: number, maxStale: Ms) {
+    this.#entries = new LRUCache({ maxSize: maxBytes, sizeCalculation: sizeOf });
+    this.#maxStale = maxStale;
+  }
+
+  get size(): { entries: number; bytes: number } {
+    return { entries: this.#entries.size, bytes: this.#entries.calculatedSize };
+  }
+
+  /** Fresh or stale; undefined when there is none, or when it has been stale for longer than is allowed. */
+  get(key: string, now: Ms): CacheEntry | undefined {
+    const entry = this.#entries.get(key);
+    return entry === undefined || now - entry.expiresAt > this.#maxStale ? undefined : entry;
+  }
+
+  /** Keeps a reply that may be kept. */
+  put(key: string, reply: UpstreamReply, now: Ms): void {
+    this.#failures.delete(key);
+    if (reply.lifetime === 0) return;
+    const expiresAt = now + reply.lifetime * 1000;
+    this.#entries.set(key, { reply, storedAt: now, expiresAt, retryAt: 0, retryAfter: 0 });
+  }
+
+  failure(key: string, now: Ms): CachedFailure | undefined {
+    const failure = this.#failures.get(key);
+    return failure === undefined || failure.until <= now ? undefined : failure;
+  }
+
+  /** A failure never takes the place of data: it is kept beside. */
+  fail(key: string, failure: Pick<CachedFailure, 'reply' | 'ede' | 'recoveries'>, now: Ms): void {
+    const before = this.#failures.get(key);
+    const again = before !== undefined && before.recoveries === failure.recoveries;
+    const wait = again ? Math.min(before.wait * 2, FAILURE_LONGEST_MS) : FAILURE_FIRST_MS;
+    this.#failures.set(key, { ...failure, wait, until: now + wait });
+  }
+}
+
+function sizeOf({ reply }: CacheEntry, key: string): number {
+  return ENTRY_BYTES + reply.bytes.length + reply.ends.length * 4 + key.length * 2;
+}

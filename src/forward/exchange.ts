@@ -1,0 +1,102 @@
+/** One question to one upstream, by a socket of its own: a random port beside the random id (RFC 5452). */
+import { createSocket } from 'node:dgram';
+import { connect, isIPv6 } from 'node:net';
+import type { ListenAddress } from '../config/types.js';
+import { belongsTo } from './upstream-message.js';
+
+export interface ExchangeEvents {
+  /** A reply to the query; at most once. */
+  readonly reply: (message: Uint8Array) => void;
+  /** It cannot come any more; at most once, and not after a reply. */
+  readonly failed: (reason: string) => void;
+  /** Something came that is no reply to the query. */
+  readonly forged: () => void;
+}
+
+/** Ends it: no event comes after that. */
+export type Cancel = () => void;
+
+export function exchangeUdp(to: ListenAddress, query: Uint8Array, events: ExchangeEvents): Cancel {
+  const socket = createSocket({ type: isIPv6(to.address) ? 'udp6' : 'udp4', lookup: literalLookup });
+  let open = true;
+  const end = (): void => {
+    if (!open) return;
+    open = false;
+    socket.close();
+  };
+  const failed = (error: NodeJS.ErrnoException): void => {
+    if (!open) return;
+    end();
+    events.failed(reasonFor(error));
+  };
+  socket.on('error', failed);
+  // Connected, so that the kernel drops what comes from elsewhere, and tells when nobody listens there.
+  socket.connect(to.port, to.address, () => {
+    if (open) socket.send(query, (error) => error && failed(error));
+  });
+  socket.on('message', (message) => {
+    if (!open) return;
+    if (!belongsTo(message, query)) {
+      events.forged();
+      return;
+    }
+    end();
+    events.reply(message);
+  });
+  return end;
+}
+
+export function exchangeTcp(to: ListenAddress, query: Uint8Array, events: ExchangeEvents): Cancel {
+  const socket = connect({ host: to.address, port: to.port, noDelay: true });
+  const chunks: Buffer[] = [];
+  let have = 0;
+  let open = true;
+  const end = (): void => {
+    open = false;
+    socket.destroy();
+  };
+  const failed = (reason: string): void => {
+    if (!open) return;
+    end();
+    events.failed(reason);
+  };
+  socket.on('error', (error) => failed(reasonFor(error)));
+  socket.on('close', () => failed('closed the connection without a reply'));
+  socket.on('connect', () => {
+    const framed = Buffer.allocUnsafe(2 + query.length);
+    framed.writeUInt16BE(query.length, 0);
+    framed.set(query, 2);
+    socket.write(framed);
+  });
+  socket.on('data', (chunk) => {
+    if (!open) return;
+    chunks.push(chunk);
+    have += chunk.length;
+    if (have < 2) return;
+    const all = chunks.length === 1 ? chunk : Buffer.concat(chunks);
+    const need = 2 + all.readUInt16BE(0);
+    if (have < need) {
+      chunks.splice(0, chunks.length, all);
+      return;
+    }
+    const message = all.subarray(2, need);
+    if (!belongsTo(message, query)) {
+      events.forged();
+      failed('the reply belongs to another question');
+      return;
+    }
+    end();
+    events.reply(message);
+  });
+  return end;
+}
+
+/** Addresses are literals already: no look-up, and no thread of the pool for it. */
+function literalLookup(host: string, ...rest: unknown[]): void {
+  const done = rest.at(-1) as (error: Error | null, address: string, family: number) => void;
+  done(null, host, isIPv6(host) ? 6 : 4);
+}
+
+function reasonFor(error: NodeJS.ErrnoException): string {
+  return error.code === 'ECONNREFUSED' ? 'nobody listens there' : (error.code ?? error.message);
+}

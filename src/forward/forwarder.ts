@@ -1,0 +1,406 @@
+/** Names that no zone owns: answered here, from the cache, or by an upstream. Nothing in it is on the path of held names. */
+
+import type { ListenAddress } from '../config/types.js';
+import { EDE, RCODE } from '../dns/constants.js';
+import { nameToWire } from '../dns/names.js';
+import type { AnswerForeign, ForeignQuestion, ReplyForeign } from '../server/handover-desk.js';
+import type { KeptAnswer } from '../server/kept-answers.js';
+import type { Ms } from '../system/clock.js';
+import { type CachedFailure, type CacheEntry, ForwardCache } from './cache.js';
+import { composeEmpty, composeReply } from './compose.js';
+import type { Ede } from './ede.js';
+import { Flight, type FlightResult } from './flight.js';
+import { LoopCheck } from './loop-check.js';
+import { type Question, readQuestion, suffixes } from './question.js';
+import { answerSpecial } from './special-names.js';
+import type { UpstreamReply } from './upstream-message.js';
+import { type Upstream, UpstreamGroup } from './upstreams.js';
+
+/** A client with patience for one try waits for two seconds at most. */
+const DEADLINE_MS: Ms = 1_800;
+/** An entry that ran out so lately is answered at once, and refreshed behind the answer. */
+const JUST_EXPIRED_MS: Ms = 30_000;
+/** For an older one a client waits so long for news before it gets the stale answer (RFC 8767 s.5). */
+const NEWS_MS: Ms = 500;
+/** RFC 8767 s.5: no more often is a stale name tried again. */
+const RETRY_MS: Ms = 30_000;
+/** While no upstream answers, one stale name is tried so often, whichever it is. */
+const CHECK_MS: Ms = 2_000;
+/** With less than this part of its lifetime left, an entry that is asked for is refreshed. */
+const PREFETCH_PART = 0.1;
+const PREFETCH_LEAST_MS: Ms = 10_000;
+/** For less it is not worth to be handed to a thread. */
+const KEEP_LEAST_MS: Ms = 1_000;
+const OPT_BYTES = 11;
+const MAX_FLIGHTS = 512;
+const MAX_TCP_BYTES = 65_535;
+const MIN_UDP_BYTES = 512;
+
+export interface ForwarderSettings {
+  readonly upstreams: readonly ListenAddress[];
+  /** Domains with servers of their own, in lower case. */
+  readonly domains: readonly { readonly domain: string; readonly upstreams: readonly ListenAddress[] }[];
+  /** Our own zones: names in them never leave, whoever asks. */
+  readonly zones: readonly string[];
+  readonly cacheBytes: number;
+  readonly maxStale: Ms;
+  readonly maxUdp: number;
+  /** Boot time. */
+  readonly now: () => Ms;
+  /** Whether an address is one that we listen on. */
+  readonly isOurs: (address: ListenAddress) => boolean;
+}
+
+/** Sums since the start. */
+export interface ForwardCounts {
+  queries: number;
+  /** Answered from the cache, fresh; stale; from a kept failure. */
+  hits: number;
+  stale: number;
+  failureHits: number;
+  /** Questions that went to upstreams, those for a refresh included. */
+  flights: number;
+  /** Special names, answered here. */
+  local: number;
+  /** SERVFAIL for want of an upstream's answer. */
+  failures: number;
+  refused: number;
+}
+
+type Reply = ReplyForeign;
+
+interface Waiter {
+  readonly question: Question;
+  readonly limit: number;
+  readonly reply: Reply;
+  /** When its patience ends: what it gets then. */
+  readonly timer: NodeJS.Timeout;
+}
+
+interface Journey {
+  readonly key: string;
+  readonly waiters: Set<Waiter>;
+  flight: Flight | undefined;
+}
+
+export class Forwarder {
+  readonly counts: ForwardCounts = {
+    queries: 0,
+    hits: 0,
+    stale: 0,
+    failureHits: 0,
+    flights: 0,
+    local: 0,
+    failures: 0,
+    refused: 0,
+  };
+  #settings: ForwarderSettings;
+  #cache: ForwardCache;
+  #group: UpstreamGroup;
+  /** By name in wire form. */
+  #domains = new Map<string, UpstreamGroup>();
+  #zones: ReadonlySet<string>;
+  readonly #journeys = new Map<string, Journey>();
+  readonly #loops = new LoopCheck();
+
+  constructor(settings: ForwarderSettings) {
+    this.#settings = settings;
+    this.#cache = new ForwardCache(settings.cacheBytes, settings.maxStale);
+    this.#group = new UpstreamGroup(settings.upstreams);
+    this.#zones = new Set(settings.zones.map(wire));
+    this.#setDomains();
+  }
+
+  /** Takes other settings. What is in the cache stays, unless its size or its domains are others. */
+  reconfigure(settings: ForwarderSettings): void {
+    const before = this.#settings;
+    this.#settings = settings;
+    const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
+    const keep = before.cacheBytes === settings.cacheBytes && before.maxStale === settings.maxStale;
+    if (!keep || !same(before.domains, settings.domains))
+      this.#cache = new ForwardCache(settings.cacheBytes, settings.maxStale);
+    if (!same(before.upstreams, settings.upstreams)) this.#group = new UpstreamGroup(settings.upstreams);
+    if (!same(before.domains, settings.domains)) this.#setDomains();
+    this.#zones = new Set(settings.zones.map(wire));
+  }
+
+  #setDomains(): void {
+    const { domains } = this.#settings;
+    this.#domains = new Map(domains.map(({ domain, upstreams }) => [wire(domain), new UpstreamGroup(upstreams)]));
+  }
+
+  /** Finds upstreams that pass questions on to us: at the start, and of those that did, now and then. */
+  checkLoops(again: boolean): void {
+    for (const { group } of this.groups())
+      for (const upstream of group.upstreams)
+        if ((!again || upstream.loop) && !this.#settings.isOurs(upstream.address)) this.#loops.ask(upstream);
+  }
+
+  /** All groups, the one for other names first, without a domain. */
+  groups(): { readonly domain: string | undefined; readonly group: UpstreamGroup }[] {
+    const { domains } = this.#settings;
+    return [
+      { domain: undefined, group: this.#group },
+      ...domains.map(({ domain }) => ({ domain, group: this.#domains.get(wire(domain))! })),
+    ];
+  }
+
+  get cache(): { entries: number; bytes: number } {
+    return this.#cache.size;
+  }
+
+  /** Ends what is under way; those who wait get SERVFAIL. */
+  close(): void {
+    this.#loops.close();
+    for (const journey of this.#journeys.values()) {
+      journey.flight?.cancel();
+      for (const waiter of journey.waiters) this.#fail(journey, waiter, EDE.NETWORK_ERROR, 'stopping');
+    }
+    this.#journeys.clear();
+  }
+
+  readonly answer: AnswerForeign = (foreign, reply) => {
+    const question = readQuestion(foreign.query);
+    if (question === undefined) {
+      reply(undefined);
+      return;
+    }
+    this.counts.queries++;
+    const limit = this.#limitOf(foreign, question);
+    const group = this.#groupOf(question);
+    if (this.#loops.sees(question.name)) this.#refuse(question, reply, 'this server asked for it itself: a loop');
+    else if (group === 'ours') this.#refuse(question, reply, 'a name of a zone of this server');
+    else if (group !== undefined) this.#forward(question, group, foreign.transport === 'tcp', limit, reply);
+    else {
+      const special = answerSpecial(question, this.#settings.maxUdp);
+      if (special !== undefined) {
+        this.counts.local++;
+        reply(special);
+      } else this.#forward(question, this.#group, foreign.transport === 'tcp', limit, reply);
+    }
+  };
+
+  #limitOf({ transport }: ForeignQuestion, { edns }: Question): number {
+    if (transport === 'tcp') return MAX_TCP_BYTES;
+    return Math.min(edns?.payload ?? MIN_UDP_BYTES, this.#settings.maxUdp);
+  }
+
+  /** Of the longest domain that the name lies in; `ours` for one of our zones; undefined for any other name. */
+  #groupOf(question: Question): UpstreamGroup | 'ours' | undefined {
+    let found: UpstreamGroup | undefined;
+    for (const suffix of suffixes(question.name)) {
+      if (this.#zones.has(suffix)) return 'ours';
+      found ??= this.#domains.get(suffix);
+    }
+    return found;
+  }
+
+  #forward(question: Question, group: UpstreamGroup, tcp: boolean, limit: number, reply: Reply): void {
+    const now = this.#settings.now();
+    // A question without RD asks what is in a cache: not everybody's business.
+    if (!question.recursionDesired) {
+      this.#refuse(question, reply, 'recursion was not desired');
+      return;
+    }
+    const journey = this.#journeys.get(question.key);
+    const entry = this.#cache.get(question.key, now);
+    if (entry !== undefined && now < entry.expiresAt) {
+      this.counts.hits++;
+      const message = this.#compose(question, entry.reply, limit, { age: ageOf(entry, now) });
+      reply(message, this.#keepable(question, entry, message, now));
+      if (journey === undefined && !group.failing && isNearEnd(entry, now)) this.#start(question, group, tcp);
+      return;
+    }
+    if (entry !== undefined) {
+      const waits = this.#refresh(question, group, tcp, entry, now);
+      if (!waits) {
+        this.#answerStale(question, entry, limit, reply);
+        return;
+      }
+      this.#wait(this.#journeys.get(question.key), question, limit, reply, NEWS_MS, () =>
+        this.#answerStale(question, entry, limit, reply),
+      );
+      return;
+    }
+    if (journey === undefined) {
+      const failure = this.#cache.failure(question.key, now);
+      if (failure !== undefined && failure.recoveries === group.recoveries) {
+        this.counts.failureHits++;
+        this.#answerFailure(question, failure, limit, reply);
+        return;
+      }
+      if (this.#journeys.size >= MAX_FLIGHTS) {
+        this.counts.failures++;
+        reply(this.#empty(question, RCODE.SERVFAIL, { code: EDE.NETWORK_ERROR, text: 'too many questions at once' }));
+        return;
+      }
+    }
+    const waited = journey ?? this.#start(question, group, tcp);
+    this.#wait(waited, question, limit, reply, DEADLINE_MS, (waiter, late) => this.#giveUp(late, waiter));
+  }
+
+  /**
+   * A name that is asked for again is left to the thread that asks, until a refresh is near. Not when the answer was
+   * cut for this client, nor what the thread cannot know to be the same question.
+   */
+  #keepable(question: Question, entry: CacheEntry, message: Uint8Array, now: Ms): KeptAnswer | undefined {
+    const { query, questionEnd, edns, checkingDisabled } = question;
+    const { reply, storedAt, expiresAt } = entry;
+    const cut = (message[2]! & 2) !== 0 || reply.questionEnd !== questionEnd;
+    if (cut || query.length !== questionEnd + (edns ? OPT_BYTES : 0)) return undefined;
+    const freshMs = storedAt + (expiresAt - storedAt) * (1 - PREFETCH_PART) - now;
+    if (freshMs < KEEP_LEAST_MS || reply.bytes.length > this.#settings.maxUdp) return undefined;
+    return {
+      message: reply.bytes,
+      ttls: reply.ttls,
+      dnssecOk: edns?.dnssecOk === true,
+      checkingDisabled,
+      authenticData: reply.authenticData,
+      age: ageOf(entry, now),
+      freshMs,
+    };
+  }
+
+  /** Sends a stale name on its way again when it is time. True when the client should wait a little for it. */
+  #refresh(question: Question, group: UpstreamGroup, tcp: boolean, entry: CacheEntry, now: Ms): boolean {
+    const recovered = entry.retryAt > now && entry.retryAfter !== group.recoveries;
+    const due = entry.retryAt <= now || recovered;
+    const failing = group.failing;
+    const underWay = this.#journeys.has(question.key);
+    if (!underWay) {
+      if (!due || this.#journeys.size >= MAX_FLIGHTS) return false;
+      if (failing && !group.takeCheck(now, CHECK_MS)) return false;
+      this.#start(question, group, tcp);
+    }
+    return !failing && now - entry.expiresAt > JUST_EXPIRED_MS && this.#journeys.has(question.key);
+  }
+
+  #start(question: Question, group: UpstreamGroup, tcp: boolean): Journey {
+    const journey: Journey = { key: question.key, waiters: new Set(), flight: undefined };
+    this.#journeys.set(journey.key, journey);
+    this.counts.flights++;
+    const { now, isOurs } = this.#settings;
+    journey.flight = new Flight({
+      question,
+      group,
+      tcp,
+      now,
+      isOurs: ({ address }: Upstream) => isOurs(address),
+      // After the first waiter is there, even when nobody can be asked.
+      done: (result) => queueMicrotask(() => this.#landed(journey, question, group, result)),
+    });
+    return journey;
+  }
+
+  #landed(journey: Journey, question: Question, group: UpstreamGroup, { reply, reason }: FlightResult): void {
+    if (this.#journeys.get(journey.key) !== journey) return;
+    this.#journeys.delete(journey.key);
+    const now = this.#settings.now();
+    if (reason === undefined && reply !== undefined) {
+      // What was asked for one client's network, or with an option of unknown meaning, is not for others.
+      if (question.options.length === 0) this.#cache.put(journey.key, reply, now);
+      for (const waiter of journey.waiters) {
+        clearTimeout(waiter.timer);
+        waiter.reply(this.#compose(waiter.question, reply, waiter.limit, { age: 0, live: true }));
+      }
+      return;
+    }
+    const stale = this.#cache.get(journey.key, now);
+    const code = reply === undefined ? EDE.NETWORK_ERROR : EDE.NO_REACHABLE_AUTHORITY;
+    const failure = { reply, ede: { code, text: reason ?? '' }, recoveries: group.recoveries };
+    if (stale !== undefined) {
+      stale.retryAt = now + RETRY_MS;
+      stale.retryAfter = group.recoveries;
+    } else this.#cache.fail(journey.key, failure, now);
+    for (const waiter of journey.waiters) {
+      clearTimeout(waiter.timer);
+      if (stale !== undefined) this.#answerStale(waiter.question, stale, waiter.limit, waiter.reply);
+      else {
+        this.counts.failures++;
+        this.#answerFailure(waiter.question, failure, waiter.limit, waiter.reply, reply !== undefined);
+      }
+    }
+  }
+
+  #wait(
+    journey: Journey | undefined,
+    question: Question,
+    limit: number,
+    reply: Reply,
+    patience: Ms,
+    end: (waiter: Waiter, journey: Journey) => void,
+  ): void {
+    if (journey === undefined) return;
+    const timer = setTimeout(() => {
+      journey.waiters.delete(waiter);
+      end(waiter, journey);
+    }, patience);
+    const waiter: Waiter = { question, limit, reply, timer };
+    journey.waiters.add(waiter);
+  }
+
+  /** The patience of a client has ended; the question goes on for the next one. */
+  #giveUp({ flight }: Journey, { question, limit, reply }: Waiter): void {
+    this.counts.failures++;
+    const best = flight?.best;
+    if (best !== undefined) reply(this.#compose(question, best, limit, { age: 0, live: true }));
+    else reply(this.#empty(question, RCODE.SERVFAIL, { code: EDE.NETWORK_ERROR, text: flight?.reason ?? '' }));
+  }
+
+  #fail(journey: Journey, waiter: Waiter, code: number, text: string): void {
+    clearTimeout(waiter.timer);
+    journey.waiters.delete(waiter);
+    waiter.reply(this.#empty(waiter.question, RCODE.SERVFAIL, { code, text }));
+  }
+
+  #answerStale(question: Question, entry: CacheEntry, limit: number, reply: Reply): void {
+    this.counts.stale++;
+    const code = entry.reply.rcode === RCODE.NXDOMAIN ? EDE.STALE_NXDOMAIN : EDE.STALE_ANSWER;
+    reply(this.#compose(question, entry.reply, limit, { age: 0, stale: true, ede: { code } }));
+  }
+
+  #answerFailure(
+    question: Question,
+    { reply: said, ede }: Pick<CachedFailure, 'reply' | 'ede'>,
+    limit: number,
+    reply: Reply,
+    live = false,
+  ): void {
+    // The upstream's own words say most; without any, why there are none.
+    if (said === undefined) reply(this.#empty(question, RCODE.SERVFAIL, ede));
+    else if (live && said.options.length > 0) reply(this.#compose(question, said, limit, { age: 0, live }));
+    else reply(this.#compose(question, said, limit, { age: 0, ede }));
+  }
+
+  #refuse(question: Question, reply: Reply, text: string): void {
+    this.counts.refused++;
+    reply(this.#empty(question, RCODE.REFUSED, { code: EDE.NOT_AUTHORITATIVE, text }));
+  }
+
+  #compose(
+    question: Question,
+    reply: UpstreamReply,
+    limit: number,
+    how: { age: number; stale?: boolean; live?: boolean; ede?: Ede },
+  ): Uint8Array {
+    const { maxUdp } = this.#settings;
+    return composeReply(question, reply, { limit, maxUdp, stale: false, live: false, ...how });
+  }
+
+  #empty(question: Question, rcode: number, ede: Ede): Uint8Array {
+    return composeEmpty(question, rcode, ede, this.#settings.maxUdp);
+  }
+}
+
+function ageOf(entry: CacheEntry, now: Ms): number {
+  return Math.floor((now - entry.storedAt) / 1000);
+}
+
+function isNearEnd({ expiresAt, storedAt, retryAt }: CacheEntry, now: Ms): boolean {
+  const lifetime = expiresAt - storedAt;
+  return retryAt <= now && lifetime >= PREFETCH_LEAST_MS && expiresAt - now < lifetime * PREFETCH_PART;
+}
+
+function wire(name: string): string {
+  return Buffer.from(nameToWire(name)!).toString('latin1');
+}

@@ -1,0 +1,113 @@
+/** Which upstream is asked first, and which are passed over for a while. No sockets and no timers here. */
+import type { ListenAddress } from '../config/types.js';
+import type { Ms } from '../system/clock.js';
+
+/** Tries in a row without an answer after which an upstream is asked last. */
+const DOWN_AFTER = 2;
+const RECHECK_FIRST_MS: Ms = 1_000;
+const RECHECK_LONGEST_MS: Ms = 30_000;
+/** So long an upstream that stumbled over EDNS is asked without. */
+const PLAIN_MS: Ms = 600_000;
+
+export class Upstream {
+  readonly address: ListenAddress;
+  /** Questions, tries that brought nothing usable, and messages that were not a reply to what was asked. */
+  queries = 0;
+  failures = 0;
+  forged = 0;
+  /** Why the last try failed; undefined after a success. */
+  lastError: string | undefined;
+  /** It passes questions on to us: it is never asked. */
+  loop = false;
+  #inARow = 0;
+  #downUntil: Ms = 0;
+  #wait: Ms = RECHECK_FIRST_MS;
+  #plainUntil: Ms = 0;
+
+  constructor(address: ListenAddress) {
+    this.address = address;
+  }
+
+  get down(): boolean {
+    return this.#inARow >= DOWN_AFTER;
+  }
+
+  get downUntil(): Ms {
+    return this.#downUntil;
+  }
+
+  succeeded(): void {
+    this.#inARow = 0;
+    this.#wait = RECHECK_FIRST_MS;
+    this.lastError = undefined;
+  }
+
+  /** `hard`: it cannot be there at all, such as a refused port. */
+  failed(reason: string, hard: boolean, now: Ms): void {
+    this.failures++;
+    this.lastError = reason;
+    const was = this.down;
+    this.#inARow = hard ? Math.max(this.#inARow + 1, DOWN_AFTER) : this.#inARow + 1;
+    if (this.down && !(was && now < this.#downUntil)) this.postpone(now);
+  }
+
+  /** It is down and is being asked again, or has failed again: the next time comes later. */
+  postpone(now: Ms): void {
+    this.#downUntil = now + this.#wait;
+    this.#wait = Math.min(this.#wait * 2, RECHECK_LONGEST_MS);
+  }
+
+  /** Whether EDNS is left out for now; `avoidEdns` makes it so. */
+  isPlain(now: Ms): boolean {
+    return now < this.#plainUntil;
+  }
+
+  avoidEdns(now: Ms): void {
+    this.#plainUntil = now + PLAIN_MS;
+  }
+}
+
+/** Servers that know the same names, in order of preference. The last one is never passed over. */
+export class UpstreamGroup {
+  readonly upstreams: readonly Upstream[];
+  /** How often it came back after all were down. */
+  recoveries = 0;
+  #checkAt: Ms = 0;
+
+  constructor(addresses: readonly ListenAddress[]) {
+    this.upstreams = addresses.map((address) => new Upstream(address));
+  }
+
+  /** None has answered lately. */
+  get failing(): boolean {
+    return this.upstreams.every((upstream) => upstream.down || upstream.loop);
+  }
+
+  /** Whom to ask, in turn: those that answer, then the others, the soonest due first. */
+  order(): Upstream[] {
+    const usable = this.upstreams.filter((upstream) => !upstream.loop);
+    const down = usable.filter((upstream) => upstream.down).sort((a, b) => a.downUntil - b.downUntil);
+    return [...usable.filter((upstream) => !upstream.down), ...down];
+  }
+
+  /** One that is down and due to be asked again, beside the one that answers. Takes its turn. */
+  due(now: Ms): Upstream | undefined {
+    if (this.failing) return undefined;
+    const due = this.upstreams.find(({ down, loop, downUntil }) => down && !loop && downUntil <= now);
+    due?.postpone(now);
+    return due;
+  }
+
+  /** While failing: may a stale name be asked for again? Only now and then, since somebody has to find out. */
+  takeCheck(now: Ms, every: Ms): boolean {
+    if (now < this.#checkAt) return false;
+    this.#checkAt = now + every;
+    return true;
+  }
+
+  succeeded(upstream: Upstream): void {
+    const failing = this.failing;
+    upstream.succeeded();
+    if (failing) this.recoveries++;
+  }
+}

@@ -1,0 +1,180 @@
+/** The process's side of forwarding: its settings out of the configuration, resolv.conf while it changes, its status. */
+import { readFileSync } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import type { ForwardStatus } from '../admin/documents.js';
+import { showListen } from '../config/addresses.js';
+import type { Config, ForwardConfig, ListenAddress } from '../config/types.js';
+import { Forwarder, type ForwarderSettings } from '../forward/forwarder.js';
+import { readResolvConf } from '../forward/resolv-conf.js';
+import type { Upstream } from '../forward/upstreams.js';
+import type { ForwardSettings } from '../server/answer-server.js';
+import { planSockets } from '../server/listen-plan.js';
+import { OwnAddresses } from '../server/own-addresses.js';
+import type { Clock, Ms } from '../system/clock.js';
+import type { Log } from './events.js';
+
+const MAX_UDP_BYTES = 1_232;
+/** resolv.conf is looked at, and upstreams that looped are asked again, this often. */
+const LOOK_MS: Ms = 5_000;
+const LOOPS_EVERY = 12;
+
+export class ForwardLink {
+  readonly #log: Log;
+  readonly #clock: Clock;
+  readonly #own = new OwnAddresses();
+  #config: Config;
+  #forwarder: Forwarder | undefined;
+  /** Servers that resolv.conf named, and what tells one of its versions from the next. */
+  #found: readonly ListenAddress[] = [];
+  #version = '';
+  #fault: string | undefined;
+  #failing = false;
+  #timer: NodeJS.Timeout | undefined;
+  #looks = 0;
+
+  constructor(config: Config, log: Log, clock: Clock) {
+    this.#config = config;
+    this.#log = log;
+    this.#clock = clock;
+    this.#take(config);
+  }
+
+  /** For the answer server; undefined while nothing is forwarded. */
+  get settings(): ForwardSettings | undefined {
+    const forwarder = this.#forwarder;
+    const allow = this.#config.forward?.allow;
+    return forwarder && allow ? { allow, answer: forwarder.answer } : undefined;
+  }
+
+  /** Once the sockets answer: a loop can be seen from now on. */
+  start(): void {
+    this.#forwarder?.checkLoops(false);
+    this.#timer ??= setInterval(() => void this.#look(), LOOK_MS);
+  }
+
+  reload(config: Config): void {
+    this.#config = config;
+    this.#take(config);
+    this.#forwarder?.checkLoops(false);
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+    this.#forwarder?.close();
+  }
+
+  /** Undefined while nothing is forwarded. */
+  status(): ForwardStatus | undefined {
+    const forwarder = this.#forwarder;
+    if (forwarder === undefined) return undefined;
+    const upstreams = forwarder.groups().flatMap(({ domain, group }) =>
+      group.upstreams.map((upstream) => ({
+        address: showListen(upstream.address),
+        ...(domain === undefined ? {} : { domain }),
+        state: this.#stateOf(upstream),
+        queries: upstream.queries,
+        failures: upstream.failures,
+        forged: upstream.forged,
+        ...(upstream.lastError === undefined ? {} : { lastError: upstream.lastError }),
+      })),
+    );
+    return { upstreams, cache: forwarder.cache, counts: { ...forwarder.counts } };
+  }
+
+  /** What is wrong, a sentence each. */
+  problems(): string[] {
+    const problems = this.#fault === undefined ? [] : [this.#fault];
+    for (const { domain, group } of this.#forwarder?.groups() ?? []) {
+      const what = domain === undefined ? 'other names' : `names in ${domain}`;
+      for (const upstream of group.upstreams) {
+        if (this.#stateOf(upstream) === 'loop')
+          problems.push(
+            `forwarding: ${showListen(upstream.address)} passes questions back to this server; it is not asked`,
+          );
+      }
+      if (group.upstreams.length > 0 && group.failing)
+        problems.push(`forwarding: no upstream answers; ${what} come from the cache or fail`);
+    }
+    return problems;
+  }
+
+  #stateOf(upstream: Upstream): 'up' | 'down' | 'loop' {
+    if (upstream.loop || this.#isOurs(upstream.address)) return 'loop';
+    return upstream.down ? 'down' : 'up';
+  }
+
+  #take(config: Config): void {
+    const { forward } = config;
+    this.#own.setPlans(planSockets(config.listen));
+    this.#fault = undefined;
+    if (forward === undefined) {
+      this.#forwarder?.close();
+      this.#forwarder = undefined;
+      return;
+    }
+    if (forward.resolvConf !== undefined) this.#readResolvConf(forward.resolvConf);
+    const settings = this.#settingsOf(config, forward);
+    if (this.#forwarder === undefined) this.#forwarder = new Forwarder(settings);
+    else this.#forwarder.reconfigure(settings);
+  }
+
+  #settingsOf(config: Config, forward: ForwardConfig): ForwarderSettings {
+    return {
+      upstreams: forward.resolvConf === undefined ? forward.upstreams : this.#found,
+      domains: forward.domains,
+      zones: config.zones.map((zone) => zone.name),
+      cacheBytes: forward.cacheSize,
+      maxStale: forward.maxStale,
+      maxUdp: MAX_UDP_BYTES,
+      now: () => this.#clock.now().boot,
+      isOurs: (address) => this.#isOurs(address),
+    };
+  }
+
+  #isOurs({ address, port }: ListenAddress): boolean {
+    return this.#own.suspect(port) && this.#own.has(address, port, this.#clock.now().boot);
+  }
+
+  /** What cannot be read changes nothing. */
+  #readResolvConf(path: string): void {
+    let text: string;
+    try {
+      text = readFileSync(path, 'utf8');
+    } catch (error) {
+      this.#fault = `forwarding: ${path} cannot be read: ${(error as Error).message}`;
+      return;
+    }
+    const found = readResolvConf(text).filter((server) => !this.#isOurs(server));
+    if (found.length === 0) this.#fault = `forwarding: ${path} names no server but this host's own`;
+    else this.#found = found;
+  }
+
+  async #look(): Promise<void> {
+    this.#tellOfFailing();
+    if (this.#looks++ % LOOPS_EVERY === LOOPS_EVERY - 1) this.#forwarder?.checkLoops(true);
+    const path = this.#config.forward?.resolvConf;
+    if (path === undefined) return;
+    const version = await stat(path).then(
+      ({ mtimeMs, ino, size }) => `${mtimeMs} ${ino} ${size}`,
+      () => 'gone',
+    );
+    if (version === this.#version || this.#config.forward?.resolvConf !== path) return;
+    const first = this.#version === '';
+    this.#version = version;
+    if (first) return;
+    const before = this.#found;
+    this.#take(this.#config);
+    if (before === this.#found) return;
+    this.#log('info', 'forward-upstreams', { file: path, upstreams: this.#found.map(showListen) });
+    this.#forwarder?.checkLoops(false);
+  }
+
+  /** One line when it begins and one when it is over. */
+  #tellOfFailing(): void {
+    const failing = (this.#forwarder?.groups() ?? []).some(({ group }) => group.upstreams.length > 0 && group.failing);
+    if (failing === this.#failing) return;
+    this.#failing = failing;
+    if (failing) this.#log('warn', 'forward-failing', { problems: this.problems() });
+    else this.#log('info', 'forward-recovered', {});
+  }
+}
