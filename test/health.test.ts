@@ -153,13 +153,17 @@ t.test('interest (R17)', async (t) => {
   t.equal(interest.ask('old', 0), true);
   t.equal(interest.ask('old', 100_000), false);
   t.same([interest.has('new'), interest.nextExpiry()], [true, 60_000]);
-  t.same(interest.expire(60_000), ['new']);
-  t.same(interest.expire(999_999), [], 'it was asked again at 100 s');
-  t.same(interest.expire(1_000_000), ['old']);
+  t.same(interest.expire(60_000, 9), ['new']);
+  t.same(interest.expire(999_999, 9), [], 'it was asked again at 100 s');
+  t.same(interest.expire(1_000_000, 9), ['old']);
   t.same([interest.has('old'), interest.nextExpiry()], [false, Number.POSITIVE_INFINITY]);
   t.equal(interest.ask('new', 1_000_000), true);
   interest.remove('new');
   t.equal(interest.has('new'), false);
+  for (const name of ['a', 'b', 'c']) interest.add(name, 1, 0);
+  t.same(interest.expire(1, 2), ['a', 'b'], 'not all at once');
+  t.equal(interest.nextExpiry(), 1);
+  t.same(interest.expire(1, 2), ['c']);
 });
 
 t.test('the history of an endpoint', async (t) => {

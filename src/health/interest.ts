@@ -42,12 +42,12 @@ export class Interest<Service> {
     return this.#asked.has(service) || this.#fresh.has(service);
   }
 
-  /** Lets go of those that nobody has asked for too long, and returns them. */
-  expire(now: BootMs): Service[] {
+  /** Lets go of those that nobody has asked for too long, up to `most` at once, and returns them. */
+  expire(now: BootMs, most: number): Service[] {
     const gone: Service[] = [];
     for (const map of [this.#asked, this.#fresh]) {
       for (const [service, until] of map) {
-        if (until > now) break;
+        if (until > now || gone.length >= most) break;
         map.delete(service);
         gone.push(service);
       }

@@ -165,6 +165,9 @@ function proberWords(verdicts: VerdictStore, zone: Zone, service: Service, now: 
       `timeouts over IPv${family} have not been believed for ${describeAge(now - since).text}: so much timed out at once that the fault is probably here (R16)`,
     );
   }
+  const interval = zone.probes.interval(service);
+  if (interval > zone.probes.settings(service).check.interval && rows.some(({ target }) => target !== undefined))
+    words.push(`nobody has asked for it lately, so it is probed every ${describeAge(interval).text} (R17)`);
   if (zone.probes.onTrial(service))
     words.push("its check is the registry's word and has not passed once on this host, so it holds nothing back (R18)");
   return words;

@@ -34,6 +34,8 @@ export interface ZoneDeps {
   readonly nameservers: readonly string[];
 }
 
+/** Services that cease to be asked are slowed down so many at a time: after a start they all do at the same moment. */
+const PACED_AT_ONCE = 200;
 /** What a mark of the answer table is about. */
 export interface Asked {
   readonly zone: Zone;
@@ -139,7 +141,7 @@ export class Zone {
   tick(now: Instant): void {
     this.#now = now;
     this.names.tick(now.boot);
-    for (const service of this.#interest.expire(now.boot)) this.probes.pace(service, now.boot);
+    for (const service of this.#interest.expire(now.boot, PACED_AT_ONCE)) this.probes.pace(service, now.boot);
     if (this.hearing.heard && this.hearing.clock.at(now.boot) >= this.guard.nextWake()) this.#settle(new Set(), now);
     this.#show(now);
   }
