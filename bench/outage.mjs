@@ -38,8 +38,8 @@ const options = new Command('bench:outage')
   .opts();
 
 await atWorkbench(async (bench) => {
-  const { servers, missing } = findServers(options.servers?.split(','));
-  const tried = [HOLDFAST, ...servers.filter(({ serves }) => serves === 'cache')];
+  const { servers, missing } = findServers(options.servers?.split(','), ['cache']);
+  const tried = [HOLDFAST, ...servers];
   const live = await backend();
   const dying = await backend();
   const data = dataSet(bench, live.address().port, dying.address().port);
@@ -107,7 +107,8 @@ async function outage({ bench, port, data, dying }, { server, start, beside, cut
   let running = start();
   try {
     await untilAnswers(server, port, running);
-    await dnsperf(port, file, { outstanding: 20, core: undefined });
+    // What a cache did not keep the first time it keeps the second.
+    for (let i = 0; i < 2; i++) await dnsperf(port, file, { outstanding: 20, core: undefined });
     await sleep(PROBED_MS);
     cut();
     dying.close();

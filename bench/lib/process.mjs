@@ -91,16 +91,9 @@ export class Program {
     return tree(this.pid).reduce((sum, pid) => sum + processCpu(pid), 0);
   }
 
-  /** CPU seconds so far by thread name. */
+  /** CPU seconds so far by thread id, of the process itself. */
   cpuByThread() {
-    const threads = new Map();
-    for (const pid of tree(this.pid)) {
-      for (const task of list(`/proc/${pid}/task`)) {
-        const name = read(`/proc/${pid}/task/${task}/comm`).trim();
-        threads.set(`${name}/${task}`, taskCpu(pid, task));
-      }
-    }
-    return threads;
+    return new Map(list(`/proc/${this.pid}/task`).map((task) => [task, taskCpu(this.pid, task)]));
   }
 
   /** Resident bytes now and at most, of the process itself. */

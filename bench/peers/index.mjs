@@ -35,9 +35,11 @@ const ALL = [
 /** What answers the caches' questions, in order of preference. */
 const UPSTREAMS = [nsd, knot, bindZone];
 
-/** Servers that are here, and the titles of those that are not. `only`: keys, absent for all. */
-export function findServers(only) {
-  const wanted = ALL.filter(({ key }) => only === undefined || only.includes(key));
+/** Servers that are here, and the titles of those that are not. `only`: keys, absent for all. `kinds`: likewise. */
+export function findServers(only, kinds) {
+  const wanted = ALL.filter(
+    ({ key, serves }) => (only === undefined || only.includes(key)) && (kinds === undefined || kinds.includes(serves)),
+  );
   const servers = [];
   const missing = [];
   for (const server of wanted) {
