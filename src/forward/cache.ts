@@ -17,8 +17,8 @@ export interface CacheEntry {
   readonly expiresAt: Ms;
   /** No refresh before this, once one has failed (RFC 8767 s.5). */
   retryAt: Ms;
-  /** Of the group when it failed, see UpstreamGroup. */
-  retryAfter: number;
+  /** The group's epoch then (UpstreamGroup). */
+  failedIn: number;
 }
 
 export interface CachedFailure {
@@ -27,8 +27,8 @@ export interface CachedFailure {
   /** The reply of an upstream that failed, or why there is none. */
   readonly reply: UpstreamReply | undefined;
   readonly ede: { readonly code: number; readonly text?: string };
-  /** Of the group, see UpstreamGroup: failures of before a recovery say nothing any more. */
-  readonly recoveries: number;
+  /** The group's epoch (UpstreamGroup): in another one the failure says nothing any more. */
+  readonly epoch: number;
 }
 
 export class ForwardCache {
@@ -56,7 +56,7 @@ export class ForwardCache {
     this.#failures.delete(key);
     if (reply.lifetime === 0) return;
     const expiresAt = now + reply.lifetime * 1000;
-    this.#entries.set(key, { reply, storedAt: now, expiresAt, retryAt: 0, retryAfter: 0 });
+    this.#entries.set(key, { reply, storedAt: now, expiresAt, retryAt: 0, failedIn: 0 });
   }
 
   failure(key: string, now: Ms): CachedFailure | undefined {
@@ -65,9 +65,9 @@ export class ForwardCache {
   }
 
   /** A failure never takes the place of data: it is kept beside. */
-  fail(key: string, failure: Pick<CachedFailure, 'reply' | 'ede' | 'recoveries'>, now: Ms): void {
+  fail(key: string, failure: Pick<CachedFailure, 'reply' | 'ede' | 'epoch'>, now: Ms): void {
     const before = this.#failures.get(key);
-    const again = before !== undefined && before.recoveries === failure.recoveries;
+    const again = before !== undefined && before.epoch === failure.epoch;
     const wait = again ? Math.min(before.wait * 2, FAILURE_LONGEST_MS) : FAILURE_FIRST_MS;
     this.#failures.set(key, { ...failure, wait, until: now + wait });
   }

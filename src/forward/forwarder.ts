@@ -1,19 +1,15 @@
 /** Names that no zone owns: answered here, from the cache, or by an upstream. Nothing in it is on the path of held names. */
-
 import type { ListenAddress } from '../config/types.js';
 import { EDE, RCODE } from '../dns/constants.js';
 import { nameToWire } from '../dns/names.js';
 import type { AnswerForeign, ForeignQuestion, ReplyForeign } from '../server/handover-desk.js';
-import type { KeptAnswer } from '../server/kept-answers.js';
 import type { Ms } from '../system/clock.js';
-import { type CachedFailure, type CacheEntry, ForwardCache } from './cache.js';
-import { composeEmpty, composeReply } from './compose.js';
-import type { Ede } from './ede.js';
+import { type CacheEntry, ForwardCache } from './cache.js';
 import { Flight, type FlightResult } from './flight.js';
 import { LoopCheck } from './loop-check.js';
 import { type Question, readQuestion, suffixes } from './question.js';
+import { type ForwardCounts, isRefreshDue, Replies } from './replies.js';
 import { answerSpecial } from './special-names.js';
-import type { UpstreamReply } from './upstream-message.js';
 import { type Upstream, UpstreamGroup } from './upstreams.js';
 
 /** A client with patience for one try waits for two seconds at most. */
@@ -26,12 +22,6 @@ const NEWS_MS: Ms = 500;
 const RETRY_MS: Ms = 30_000;
 /** While no upstream answers, one stale name is tried so often, whichever it is. */
 const CHECK_MS: Ms = 2_000;
-/** With less than this part of its lifetime left, an entry that is asked for is refreshed. */
-const PREFETCH_PART = 0.1;
-const PREFETCH_LEAST_MS: Ms = 10_000;
-/** For less it is not worth to be handed to a thread. */
-const KEEP_LEAST_MS: Ms = 1_000;
-const OPT_BYTES = 11;
 const MAX_FLIGHTS = 512;
 const MAX_TCP_BYTES = 65_535;
 const MIN_UDP_BYTES = 512;
@@ -51,22 +41,6 @@ export interface ForwarderSettings {
   readonly isOurs: (address: ListenAddress) => boolean;
 }
 
-/** Sums since the start. */
-export interface ForwardCounts {
-  queries: number;
-  /** Answered from the cache, fresh; stale; from a kept failure. */
-  hits: number;
-  stale: number;
-  failureHits: number;
-  /** Questions that went to upstreams, those for a refresh included. */
-  flights: number;
-  /** Special names, answered here. */
-  local: number;
-  /** SERVFAIL for want of an upstream's answer. */
-  failures: number;
-  refused: number;
-}
-
 type Reply = ReplyForeign;
 
 interface Waiter {
@@ -79,6 +53,8 @@ interface Waiter {
 
 interface Journey {
   readonly key: string;
+  /** Where its answer is kept: not in one that has taken its place meanwhile. */
+  readonly cache: ForwardCache;
   readonly waiters: Set<Waiter>;
   flight: Flight | undefined;
 }
@@ -102,9 +78,11 @@ export class Forwarder {
   #zones: ReadonlySet<string>;
   readonly #journeys = new Map<string, Journey>();
   readonly #loops = new LoopCheck();
+  #replies: Replies;
 
   constructor(settings: ForwarderSettings) {
     this.#settings = settings;
+    this.#replies = new Replies(this.counts, settings.maxUdp);
     this.#cache = new ForwardCache(settings.cacheBytes, settings.maxStale);
     this.#group = new UpstreamGroup(settings.upstreams);
     this.#zones = new Set(settings.zones.map(wire));
@@ -115,6 +93,7 @@ export class Forwarder {
   reconfigure(settings: ForwarderSettings): void {
     const before = this.#settings;
     this.#settings = settings;
+    this.#replies = new Replies(this.counts, settings.maxUdp);
     const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
     const keep = before.cacheBytes === settings.cacheBytes && before.maxStale === settings.maxStale;
     if (!keep || !same(before.domains, settings.domains))
@@ -168,8 +147,9 @@ export class Forwarder {
     this.counts.queries++;
     const limit = this.#limitOf(foreign, question);
     const group = this.#groupOf(question);
-    if (this.#loops.sees(question.name)) this.#refuse(question, reply, 'this server asked for it itself: a loop');
-    else if (group === 'ours') this.#refuse(question, reply, 'a name of a zone of this server');
+    if (this.#loops.sees(question.name))
+      this.#replies.refuse(question, reply, 'this server asked for it itself: a loop');
+    else if (group === 'ours') this.#replies.refuse(question, reply, 'a name of a zone of this server');
     else if (group !== undefined) this.#forward(question, group, foreign.transport === 'tcp', limit, reply);
     else {
       const special = answerSpecial(question, this.#settings.maxUdp);
@@ -199,39 +179,42 @@ export class Forwarder {
     const now = this.#settings.now();
     // A question without RD asks what is in a cache: not everybody's business.
     if (!question.recursionDesired) {
-      this.#refuse(question, reply, 'recursion was not desired');
+      this.#replies.refuse(question, reply, 'recursion was not desired');
       return;
     }
     const journey = this.#journeys.get(question.key);
     const entry = this.#cache.get(question.key, now);
     if (entry !== undefined && now < entry.expiresAt) {
-      this.counts.hits++;
-      const message = this.#compose(question, entry.reply, limit, { age: ageOf(entry, now) });
-      reply(message, this.#keepable(question, entry, message, now));
-      if (journey === undefined && !group.failing && isNearEnd(entry, now)) this.#start(question, group, tcp);
+      this.#replies.fresh(question, entry, limit, reply, now);
+      if (journey === undefined && !group.failing && isRefreshDue(entry, now)) this.#start(question, group, tcp);
       return;
     }
     if (entry !== undefined) {
       const waits = this.#refresh(question, group, tcp, entry, now);
       if (!waits) {
-        this.#answerStale(question, entry, limit, reply);
+        this.#replies.stale(question, entry, limit, reply);
         return;
       }
       this.#wait(this.#journeys.get(question.key), question, limit, reply, NEWS_MS, () =>
-        this.#answerStale(question, entry, limit, reply),
+        this.#replies.stale(question, entry, limit, reply),
       );
       return;
     }
     if (journey === undefined) {
       const failure = this.#cache.failure(question.key, now);
-      if (failure !== undefined && failure.recoveries === group.recoveries) {
+      if (failure !== undefined && failure.epoch === group.epoch) {
         this.counts.failureHits++;
-        this.#answerFailure(question, failure, limit, reply);
+        this.#replies.failure(question, failure, limit, reply);
         return;
       }
       if (this.#journeys.size >= MAX_FLIGHTS) {
         this.counts.failures++;
-        reply(this.#empty(question, RCODE.SERVFAIL, { code: EDE.NETWORK_ERROR, text: 'too many questions at once' }));
+        reply(
+          this.#replies.empty(question, RCODE.SERVFAIL, {
+            code: EDE.NETWORK_ERROR,
+            text: 'too many questions at once',
+          }),
+        );
         return;
       }
     }
@@ -239,32 +222,9 @@ export class Forwarder {
     this.#wait(waited, question, limit, reply, DEADLINE_MS, (waiter, late) => this.#giveUp(late, waiter));
   }
 
-  /**
-   * A name that is asked for again is left to the thread that asks, until a refresh is near. Not when the answer was
-   * cut for this client, nor what the thread cannot know to be the same question.
-   */
-  #keepable(question: Question, entry: CacheEntry, message: Uint8Array, now: Ms): KeptAnswer | undefined {
-    const { query, questionEnd, edns, checkingDisabled } = question;
-    const { reply, storedAt, expiresAt } = entry;
-    const cut = (message[2]! & 2) !== 0 || reply.questionEnd !== questionEnd;
-    if (cut || query.length !== questionEnd + (edns ? OPT_BYTES : 0)) return undefined;
-    const freshMs = storedAt + (expiresAt - storedAt) * (1 - PREFETCH_PART) - now;
-    if (freshMs < KEEP_LEAST_MS || reply.bytes.length > this.#settings.maxUdp) return undefined;
-    return {
-      message: reply.bytes,
-      ttls: reply.ttls,
-      dnssecOk: edns?.dnssecOk === true,
-      checkingDisabled,
-      authenticData: reply.authenticData,
-      age: ageOf(entry, now),
-      freshMs,
-    };
-  }
-
   /** Sends a stale name on its way again when it is time. True when the client should wait a little for it. */
   #refresh(question: Question, group: UpstreamGroup, tcp: boolean, entry: CacheEntry, now: Ms): boolean {
-    const recovered = entry.retryAt > now && entry.retryAfter !== group.recoveries;
-    const due = entry.retryAt <= now || recovered;
+    const due = entry.retryAt <= now || entry.failedIn !== group.epoch;
     const failing = group.failing;
     const underWay = this.#journeys.has(question.key);
     if (!underWay) {
@@ -276,7 +236,7 @@ export class Forwarder {
   }
 
   #start(question: Question, group: UpstreamGroup, tcp: boolean): Journey {
-    const journey: Journey = { key: question.key, waiters: new Set(), flight: undefined };
+    const journey: Journey = { key: question.key, cache: this.#cache, waiters: new Set(), flight: undefined };
     this.#journeys.set(journey.key, journey);
     this.counts.flights++;
     const { now, isOurs } = this.#settings;
@@ -298,26 +258,26 @@ export class Forwarder {
     const now = this.#settings.now();
     if (reason === undefined && reply !== undefined) {
       // What was asked for one client's network, or with an option of unknown meaning, is not for others.
-      if (question.options.length === 0) this.#cache.put(journey.key, reply, now);
+      if (question.options.length === 0) journey.cache.put(journey.key, reply, now);
       for (const waiter of journey.waiters) {
         clearTimeout(waiter.timer);
-        waiter.reply(this.#compose(waiter.question, reply, waiter.limit, { age: 0, live: true }));
+        this.#replies.live(waiter.question, reply, waiter.limit, waiter.reply);
       }
       return;
     }
-    const stale = this.#cache.get(journey.key, now);
+    const stale = journey.cache.get(journey.key, now);
     const code = reply === undefined ? EDE.NETWORK_ERROR : EDE.NO_REACHABLE_AUTHORITY;
-    const failure = { reply, ede: { code, text: reason ?? '' }, recoveries: group.recoveries };
+    const failure = { reply, ede: { code, text: reason ?? '' }, epoch: group.epoch };
     if (stale !== undefined) {
       stale.retryAt = now + RETRY_MS;
-      stale.retryAfter = group.recoveries;
-    } else this.#cache.fail(journey.key, failure, now);
+      stale.failedIn = group.epoch;
+    } else journey.cache.fail(journey.key, failure, now);
     for (const waiter of journey.waiters) {
       clearTimeout(waiter.timer);
-      if (stale !== undefined) this.#answerStale(waiter.question, stale, waiter.limit, waiter.reply);
+      if (stale !== undefined) this.#replies.stale(waiter.question, stale, waiter.limit, waiter.reply);
       else {
         this.counts.failures++;
-        this.#answerFailure(waiter.question, failure, waiter.limit, waiter.reply, reply !== undefined);
+        this.#replies.failure(waiter.question, failure, waiter.limit, waiter.reply, reply !== undefined);
       }
     }
   }
@@ -343,62 +303,15 @@ export class Forwarder {
   #giveUp({ flight }: Journey, { question, limit, reply }: Waiter): void {
     this.counts.failures++;
     const best = flight?.best;
-    if (best !== undefined) reply(this.#compose(question, best, limit, { age: 0, live: true }));
-    else reply(this.#empty(question, RCODE.SERVFAIL, { code: EDE.NETWORK_ERROR, text: flight?.reason ?? '' }));
+    if (best !== undefined) this.#replies.live(question, best, limit, reply);
+    else reply(this.#replies.empty(question, RCODE.SERVFAIL, { code: EDE.NETWORK_ERROR, text: flight?.reason ?? '' }));
   }
 
   #fail(journey: Journey, waiter: Waiter, code: number, text: string): void {
     clearTimeout(waiter.timer);
     journey.waiters.delete(waiter);
-    waiter.reply(this.#empty(waiter.question, RCODE.SERVFAIL, { code, text }));
+    waiter.reply(this.#replies.empty(waiter.question, RCODE.SERVFAIL, { code, text }));
   }
-
-  #answerStale(question: Question, entry: CacheEntry, limit: number, reply: Reply): void {
-    this.counts.stale++;
-    const code = entry.reply.rcode === RCODE.NXDOMAIN ? EDE.STALE_NXDOMAIN : EDE.STALE_ANSWER;
-    reply(this.#compose(question, entry.reply, limit, { age: 0, stale: true, ede: { code } }));
-  }
-
-  #answerFailure(
-    question: Question,
-    { reply: said, ede }: Pick<CachedFailure, 'reply' | 'ede'>,
-    limit: number,
-    reply: Reply,
-    live = false,
-  ): void {
-    // The upstream's own words say most; without any, why there are none.
-    if (said === undefined) reply(this.#empty(question, RCODE.SERVFAIL, ede));
-    else if (live && said.options.length > 0) reply(this.#compose(question, said, limit, { age: 0, live }));
-    else reply(this.#compose(question, said, limit, { age: 0, ede }));
-  }
-
-  #refuse(question: Question, reply: Reply, text: string): void {
-    this.counts.refused++;
-    reply(this.#empty(question, RCODE.REFUSED, { code: EDE.NOT_AUTHORITATIVE, text }));
-  }
-
-  #compose(
-    question: Question,
-    reply: UpstreamReply,
-    limit: number,
-    how: { age: number; stale?: boolean; live?: boolean; ede?: Ede },
-  ): Uint8Array {
-    const { maxUdp } = this.#settings;
-    return composeReply(question, reply, { limit, maxUdp, stale: false, live: false, ...how });
-  }
-
-  #empty(question: Question, rcode: number, ede: Ede): Uint8Array {
-    return composeEmpty(question, rcode, ede, this.#settings.maxUdp);
-  }
-}
-
-function ageOf(entry: CacheEntry, now: Ms): number {
-  return Math.floor((now - entry.storedAt) / 1000);
-}
-
-function isNearEnd({ expiresAt, storedAt, retryAt }: CacheEntry, now: Ms): boolean {
-  const lifetime = expiresAt - storedAt;
-  return retryAt <= now && lifetime >= PREFETCH_LEAST_MS && expiresAt - now < lifetime * PREFETCH_PART;
 }
 
 function wire(name: string): string {

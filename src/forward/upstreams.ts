@@ -9,6 +9,8 @@ const RECHECK_LONGEST_MS: Ms = 30_000;
 /** So long an upstream that stumbled over EDNS is asked without. */
 const PLAIN_MS: Ms = 600_000;
 
+let epochs = 0;
+
 export class Upstream {
   readonly address: ListenAddress;
   /** Questions, tries that brought nothing usable, and messages that were not a reply to what was asked. */
@@ -70,8 +72,8 @@ export class Upstream {
 /** Servers that know the same names, in order of preference. The last one is never passed over. */
 export class UpstreamGroup {
   readonly upstreams: readonly Upstream[];
-  /** How often it came back after all were down. */
-  recoveries = 0;
+  /** Another number whenever it comes back after all were down, and for each group: failures of before say nothing any more. */
+  epoch = ++epochs;
   #checkAt: Ms = 0;
 
   constructor(addresses: readonly ListenAddress[]) {
@@ -108,6 +110,6 @@ export class UpstreamGroup {
   succeeded(upstream: Upstream): void {
     const failing = this.failing;
     upstream.succeeded();
-    if (failing) this.recoveries++;
+    if (failing) this.epoch = ++epochs;
   }
 }

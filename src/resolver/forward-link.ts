@@ -1,6 +1,6 @@
 /** The process's side of forwarding: its settings out of the configuration, resolv.conf while it changes, its status. */
 import { readFileSync } from 'node:fs';
-import { stat } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import type { ForwardStatus } from '../admin/documents.js';
 import { showListen } from '../config/addresses.js';
 import type { Config, ForwardConfig, ListenAddress } from '../config/types.js';
@@ -24,9 +24,10 @@ export class ForwardLink {
   readonly #own = new OwnAddresses();
   #config: Config;
   #forwarder: Forwarder | undefined;
-  /** Servers that resolv.conf named, and what tells one of its versions from the next. */
+  /** Servers that resolv.conf named, and its text. */
   #found: readonly ListenAddress[] = [];
-  #version = '';
+  #read: string | undefined;
+  #reading = false;
   #fault: string | undefined;
   #failing = false;
   #timer: NodeJS.Timeout | undefined;
@@ -49,7 +50,7 @@ export class ForwardLink {
   /** Once the sockets answer: a loop can be seen from now on. */
   start(): void {
     this.#forwarder?.checkLoops(false);
-    this.#timer ??= setInterval(() => void this.#look(), LOOK_MS);
+    this.#timer ??= setInterval(() => void this.look(), LOOK_MS);
   }
 
   reload(config: Config): void {
@@ -135,36 +136,40 @@ export class ForwardLink {
     return this.#own.suspect(port) && this.#own.has(address, port, this.#clock.now().boot);
   }
 
-  /** What cannot be read changes nothing. */
+  /** At a start and a reload, where there is no time to wait in turn. */
   #readResolvConf(path: string): void {
-    let text: string;
     try {
-      text = readFileSync(path, 'utf8');
+      this.#takeServers(path, readFileSync(path, 'utf8'));
     } catch (error) {
-      this.#fault = `forwarding: ${path} cannot be read: ${(error as Error).message}`;
-      return;
+      this.#takeServers(path, error as Error);
     }
-    const found = readResolvConf(text).filter((server) => !this.#isOurs(server));
-    if (found.length === 0) this.#fault = `forwarding: ${path} names no server but this host's own`;
-    else this.#found = found;
   }
 
-  async #look(): Promise<void> {
+  /** What cannot be read, or names nobody, changes nothing. */
+  #takeServers(path: string, read: string | Error): void {
+    this.#read = read instanceof Error ? undefined : read;
+    this.#fault = undefined;
+    const found = read instanceof Error ? [] : readResolvConf(read).filter((server) => !this.#isOurs(server));
+    if (found.length > 0) this.#found = found;
+    else if (read instanceof Error) this.#fault = `forwarding: ${path} cannot be read: ${read.message}`;
+    else this.#fault = `forwarding: ${path} names no server but this host's own`;
+  }
+
+  /** Takes in what has changed meanwhile; on a timer from `start` on. */
+  async look(): Promise<void> {
     this.#tellOfFailing();
     if (this.#looks++ % LOOPS_EVERY === LOOPS_EVERY - 1) this.#forwarder?.checkLoops(true);
     const path = this.#config.forward?.resolvConf;
-    if (path === undefined) return;
-    const version = await stat(path).then(
-      ({ mtimeMs, ino, size }) => `${mtimeMs} ${ino} ${size}`,
-      () => 'gone',
-    );
-    if (version === this.#version || this.#config.forward?.resolvConf !== path) return;
-    const first = this.#version === '';
-    this.#version = version;
-    if (first) return;
+    if (path === undefined || this.#reading) return;
+    this.#reading = true;
+    const read = await readFile(path, 'utf8').catch((error: Error) => error);
+    this.#reading = false;
+    const { forward } = this.#config;
+    if (forward?.resolvConf !== path || read === this.#read) return;
     const before = this.#found;
-    this.#take(this.#config);
+    this.#takeServers(path, read);
     if (before === this.#found) return;
+    this.#forwarder?.reconfigure(this.#settingsOf(this.#config, forward));
     this.#log('info', 'forward-upstreams', { file: path, upstreams: this.#found.map(showListen) });
     this.#forwarder?.checkLoops(false);
   }

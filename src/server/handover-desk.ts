@@ -59,13 +59,22 @@ export class HandoverDesk {
         break;
       }
       let open = true;
-      this.#answer(question, (message, keep) => {
+      const reply: ReplyForeign = (message, keep) => {
         if (!open) return;
         open = false;
         this.#reader.done(question);
         this.#send(question, message, keep);
         if (!inTurn) this.#flush();
-      });
+      };
+      try {
+        this.#answer(question, reply);
+      } catch (error) {
+        // A bug on one question is told, and the next ones are answered.
+        reply(undefined);
+        queueMicrotask(() => {
+          throw error;
+        });
+      }
     }
     inTurn = false;
     this.#flush();

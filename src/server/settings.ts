@@ -24,7 +24,7 @@ export interface AnswerServerOptions {
 export interface ForwardSettings {
   /** Prefixes of clients that may ask for them. */
   readonly allow: readonly string[];
-  /** Answers them, on the control thread. It never throws. */
+  /** Answers them, on the control thread. */
   readonly answer: AnswerForeign;
 }
 

@@ -1,0 +1,125 @@
+/** The kinds of reply that a client gets, each counted. */
+import { EDE, RCODE } from '../dns/constants.js';
+import type { ReplyForeign } from '../server/handover-desk.js';
+import type { KeptAnswer } from '../server/kept-answers.js';
+import type { Ms } from '../system/clock.js';
+import type { CachedFailure, CacheEntry } from './cache.js';
+import { composeEmpty, composeReply } from './compose.js';
+import type { Ede } from './ede.js';
+import type { Question } from './question.js';
+import type { UpstreamReply } from './upstream-message.js';
+
+/** With less than this part of its lifetime left, an entry that is asked for is refreshed. */
+const PREFETCH_PART = 0.1;
+const PREFETCH_LEAST_MS: Ms = 10_000;
+/** For less it is not worth to be handed to a thread. */
+const KEEP_LEAST_MS: Ms = 1_000;
+const OPT_BYTES = 11;
+
+/** Sums since the start. */
+export interface ForwardCounts {
+  queries: number;
+  /** Answered from the cache, fresh; stale; from a kept failure. */
+  hits: number;
+  stale: number;
+  failureHits: number;
+  /** Questions that went to upstreams, those for a refresh included. */
+  flights: number;
+  /** Special names, answered here. */
+  local: number;
+  /** SERVFAIL for want of an upstream's answer. */
+  failures: number;
+  refused: number;
+}
+
+export class Replies {
+  readonly #counts: ForwardCounts;
+  readonly #maxUdp: number;
+
+  /** `maxUdp`: the payload size that our OPT records offer. */
+  constructor(counts: ForwardCounts, maxUdp: number) {
+    this.#counts = counts;
+    this.#maxUdp = maxUdp;
+  }
+
+  /** From the cache; a thread may give it again. */
+  fresh(question: Question, entry: CacheEntry, limit: number, reply: ReplyForeign, now: Ms): void {
+    this.#counts.hits++;
+    const message = this.#compose(question, entry.reply, limit, { age: ageOf(entry, now) });
+    reply(message, this.#keepable(question, entry, message, now));
+  }
+
+  /** As it has just come. */
+  live(question: Question, said: UpstreamReply, limit: number, reply: ReplyForeign): void {
+    reply(this.#compose(question, said, limit, { age: 0, live: true }));
+  }
+
+  stale(question: Question, entry: CacheEntry, limit: number, reply: ReplyForeign): void {
+    this.#counts.stale++;
+    const code = entry.reply.rcode === RCODE.NXDOMAIN ? EDE.STALE_NXDOMAIN : EDE.STALE_ANSWER;
+    reply(this.#compose(question, entry.reply, limit, { age: 0, stale: true, ede: { code } }));
+  }
+
+  /** The upstream's own words say most; without any, why there are none. `live`: they have just come. */
+  failure(
+    question: Question,
+    { reply: said, ede }: Pick<CachedFailure, 'reply' | 'ede'>,
+    limit: number,
+    reply: ReplyForeign,
+    live = false,
+  ): void {
+    if (said === undefined) reply(this.empty(question, RCODE.SERVFAIL, ede));
+    else if (live && said.options.length > 0) this.live(question, said, limit, reply);
+    else reply(this.#compose(question, said, limit, { age: 0, ede }));
+  }
+
+  refuse(question: Question, reply: ReplyForeign, text: string): void {
+    this.#counts.refused++;
+    reply(this.empty(question, RCODE.REFUSED, { code: EDE.NOT_AUTHORITATIVE, text }));
+  }
+
+  empty(question: Question, rcode: number, ede: Ede): Uint8Array {
+    return composeEmpty(question, rcode, ede, this.#maxUdp);
+  }
+
+  /**
+   * A name that is asked for again is left to the thread that asks, until a refresh is near. Not when the answer was
+   * cut for this client, nor what the thread cannot know to be the same question.
+   */
+  #keepable(question: Question, entry: CacheEntry, message: Uint8Array, now: Ms): KeptAnswer | undefined {
+    const { query, questionEnd, edns, checkingDisabled } = question;
+    const { reply, storedAt, expiresAt } = entry;
+    const cut = (message[2]! & 2) !== 0 || reply.questionEnd !== questionEnd;
+    if (cut || query.length !== questionEnd + (edns ? OPT_BYTES : 0)) return undefined;
+    const freshMs = storedAt + (expiresAt - storedAt) * (1 - PREFETCH_PART) - now;
+    if (freshMs < KEEP_LEAST_MS || reply.bytes.length > this.#maxUdp) return undefined;
+    return {
+      message: reply.bytes,
+      ttls: reply.ttls,
+      dnssecOk: edns?.dnssecOk === true,
+      checkingDisabled,
+      authenticData: reply.authenticData,
+      age: ageOf(entry, now),
+      freshMs,
+    };
+  }
+
+  #compose(
+    question: Question,
+    reply: UpstreamReply,
+    limit: number,
+    how: { age: number; stale?: boolean; live?: boolean; ede?: Ede },
+  ): Uint8Array {
+    return composeReply(question, reply, { limit, maxUdp: this.#maxUdp, stale: false, live: false, ...how });
+  }
+}
+
+function ageOf(entry: CacheEntry, now: Ms): number {
+  return Math.floor((now - entry.storedAt) / 1000);
+}
+
+/** An entry that is asked for near its end is refreshed before that. */
+export function isRefreshDue({ expiresAt, storedAt, retryAt }: CacheEntry, now: Ms): boolean {
+  const lifetime = expiresAt - storedAt;
+  return retryAt <= now && lifetime >= PREFETCH_LEAST_MS && expiresAt - now < lifetime * PREFETCH_PART;
+}
