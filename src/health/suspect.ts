@@ -18,12 +18,15 @@ const END_SHARE = 0.1;
 const TRUST_AFTER_MS: Ms = 120_000;
 /** The longest gap between two probes of an endpoint, in intervals. */
 const WINDOW_INTERVALS = 1.2;
+/** A connection tracking table that is so full drops packets of its own: everything is suspected at once. */
+const CONNTRACK_SHARE = 0.95;
 
 export type SuspectEvent =
   /** `keys`: whose failures began in the window, and are void. */
   | {
       readonly kind: 'began';
       readonly family: Family;
+      readonly why: 'failures' | 'conntrack';
       readonly keys: readonly string[];
       readonly failing: number;
       readonly of: number;
@@ -53,6 +56,7 @@ class Side<Service> {
   since: BootMs | undefined;
 }
 
+const FAMILIES: readonly Family[] = [4, 6];
 const NO_EVENTS: readonly SuspectEvent[] = [];
 
 /** `servicesOf`: whom a key is probed for; equal services are equal values. */
@@ -61,6 +65,8 @@ export class Suspicion<Service> {
   readonly #sides: Readonly<Record<Family, Side<Service>>> = { 4: new Side(), 6: new Side() };
   readonly #services = new Counts<Service>();
   readonly #networks = new Counts<string>();
+  /** The connection tracking table is too full: nothing ends it. */
+  #full = false;
 
   constructor(servicesOf: (key: string) => Iterable<Service>) {
     this.#servicesOf = servicesOf;
@@ -90,7 +96,7 @@ export class Suspicion<Service> {
     if (failure === undefined) {
       this.#unturn(side, key);
       side.passed.add(key);
-      const trusted = side.since !== undefined && at - side.since >= TRUST_AFTER_MS;
+      const trusted = !this.#full && side.since !== undefined && at - side.since >= TRUST_AFTER_MS;
       return trusted ? [this.#end(family, at, 'trusted')] : this.#maybeRecover(family, at);
     }
     const path = isPathFailure(failure);
@@ -103,6 +109,21 @@ export class Suspicion<Service> {
       return path ? this.#maybeBegin(at) : this.#maybeRecover(family, at);
     }
     return NO_EVENTS;
+  }
+
+  /** How full the host's connection tracking table is, 0 to 1. */
+  conntrack(fill: number, now: BootMs): readonly SuspectEvent[] {
+    const was = this.#full;
+    this.#full = fill >= CONNTRACK_SHARE;
+    if (!was && !this.#full) return NO_EVENTS;
+    this.#prune(now);
+    return FAMILIES.flatMap((family) =>
+      !this.#full
+        ? this.#maybeRecover(family, now)
+        : this.#sides[family].since === undefined
+          ? [this.#begin(family, now, 'conntrack')]
+          : [],
+    );
   }
 
   /** The key's last result before a restart passed. */
@@ -145,7 +166,9 @@ export class Suspicion<Service> {
 
   #maybeRecover(family: Family, now: BootMs): readonly SuspectEvent[] {
     const side = this.#sides[family];
-    return side.since !== undefined && share(side) < END_SHARE ? [this.#end(family, now, 'recovered')] : NO_EVENTS;
+    return !this.#full && side.since !== undefined && share(side) < END_SHARE
+      ? [this.#end(family, now, 'recovered')]
+      : NO_EVENTS;
   }
 
   #maybeBegin(now: BootMs): readonly SuspectEvent[] {
@@ -158,12 +181,17 @@ export class Suspicion<Service> {
       const side = this.#sides[family];
       if (side.since !== undefined || side.path === 0) continue;
       if (!(whole && share(side) >= END_SHARE) && !this.#failsWhole(side)) continue;
-      side.since = now;
-      const keys: string[] = [];
-      for (const [key, { path }] of side.turned) if (path) keys.push(key);
-      events.push({ kind: 'began', family, keys, failing: keys.length, of: side.passed.size + side.turned.size });
+      events.push(this.#begin(family, now, 'failures'));
     }
     return events;
+  }
+
+  #begin(family: Family, now: BootMs, why: 'failures' | 'conntrack'): SuspectEvent {
+    const side = this.#sides[family];
+    side.since = now;
+    const keys: string[] = [];
+    for (const [key, { path }] of side.turned) if (path) keys.push(key);
+    return { kind: 'began', family, why, keys, failing: keys.length, of: side.passed.size + side.turned.size };
   }
 
   /** Cheap, and never less than the truth: what has left the window may still be in the sums. */

@@ -196,6 +196,11 @@ export class VerdictStore {
     return changed;
   }
 
+  /** R16: how full the host's connection tracking table is, 0 to 1. */
+  conntrack(fill: number, now: BootMs): void {
+    this.#happened(this.#suspicion.conntrack(fill, now), now);
+  }
+
   /** What began and ended of R16 since the last call. The verdicts of the keys that it names may have changed. */
   takeSuspectEvents(): readonly SuspectEvent[] {
     if (this.#events.length === 0) return NONE;

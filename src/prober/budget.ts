@@ -10,11 +10,23 @@ export function hostBudget(budget: number, share: number, tableSize = conntrackS
   return Math.max(1, Math.min(budget, inTable));
 }
 
+/** How full the connection tracking table is, 0 to 1; undefined where connections are not tracked. */
+export function conntrackFill(): number | undefined {
+  const size = conntrackSize();
+  const used = readNumber('/proc/sys/net/netfilter/nf_conntrack_count');
+  return size === undefined || used === undefined ? undefined : used / size;
+}
+
 /** Entries that the table takes; undefined where connections are not tracked. */
 function conntrackSize(): number | undefined {
+  const size = readNumber('/proc/sys/net/netfilter/nf_conntrack_max');
+  return size === undefined || size === 0 ? undefined : size;
+}
+
+function readNumber(path: string): number | undefined {
   try {
-    const size = Number(readFileSync('/proc/sys/net/netfilter/nf_conntrack_max', 'utf8'));
-    return Number.isFinite(size) && size > 0 ? size : undefined;
+    const value = Number(readFileSync(path, 'utf8'));
+    return Number.isFinite(value) && value >= 0 ? value : undefined;
   } catch {
     return undefined;
   }

@@ -89,4 +89,6 @@ export type FromProber =
       readonly targets: number;
       readonly late: Ms;
       readonly localErrors: number;
+      /** How full the host's connection tracking table is, 0 to 1; absent where connections are not tracked. */
+      readonly conntrack?: number;
     };

@@ -101,11 +101,14 @@ function readHello(fields: Fields): FromProber | undefined {
 }
 
 function readAlive(fields: Fields, now: BootMs): FromProber | undefined {
-  const { op, at, targets, late, localErrors } = fields;
-  if (op !== 'alive' || !onlyKeys(fields, ['op', 'at', 'targets', 'late', 'localErrors'])) return undefined;
+  const { op, at, targets, late, localErrors, conntrack } = fields;
+  if (op !== 'alive' || !onlyKeys(fields, ['op', 'at', 'targets', 'late', 'localErrors', 'conntrack']))
+    return undefined;
+  if (conntrack !== undefined && !isTime(conntrack)) return undefined;
   if (!isTime(at) || at > now + CLOCK_GRAIN_MS || !isTime(targets) || !isTime(late) || !isTime(localErrors))
     return undefined;
-  return { op, at: Math.min(at, now), targets, late, localErrors };
+  const tracked = conntrack === undefined ? {} : { conntrack };
+  return { op, at: Math.min(at, now), targets, late, localErrors, ...tracked };
 }
 
 function isTarget(item: unknown): item is Target {

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { BootMs, Clock, Ms } from '../system/clock.js';
-import { hostBudget } from './budget.js';
+import { conntrackFill, hostBudget } from './budget.js';
 import type { Target, ToProber } from './feed.js';
 import { Outbox } from './outbox.js';
 import type { Probe } from './probes/attempt.js';
@@ -113,7 +113,9 @@ function serveSession(options: ProberOptions, seed: number, onOpen: () => void):
     };
     const sayAlive = (): void => {
       const { targets, late, localErrors, lastLocalError, stretch } = runner.stats();
-      session.send({ op: 'alive', at: clock.now().boot, targets, late, localErrors });
+      const conntrack = conntrackFill();
+      const tracked = conntrack === undefined ? {} : { conntrack };
+      session.send({ op: 'alive', at: clock.now().boot, targets, late, localErrors, ...tracked });
       if (stretch > 1 === stretched) return;
       stretched = stretch > 1;
       log(stretched ? 'warn' : 'info', stretched ? 'over-budget' : 'inside-budget', {

@@ -21,7 +21,13 @@ const FIELDS: Readonly<Record<string, string>> = {
   zone: 'zone',
   id: 'id',
 };
-const CHECK = ['type', 'port', 'path', 'status'] as const;
+const CHECK: Readonly<Record<string, keyof ListedCheck>> = {
+  check_type: 'type',
+  check_port: 'port',
+  check_path: 'path',
+  check_tls_name: 'tlsName',
+  check_status: 'status',
+};
 const DEFAULTS = { protocol: 'tcp', priority: 0, weight: 1 } as const;
 
 export interface TargetsOptions {
@@ -113,8 +119,8 @@ function readPlace(target: string, port: number | undefined): { address: string;
 }
 
 function checkOf(labels: ReadonlyMap<string, unknown>): ListedCheck | string | undefined {
-  const given = CHECK.flatMap((key) => {
-    const value = labels.get(`${META}check_${key}`);
+  const given = Object.entries(CHECK).flatMap(([label, key]) => {
+    const value = labels.get(META + label);
     if (value === undefined) return [];
     return [[key, key === 'status' && typeof value === 'string' ? value.split(/\s*,\s*/) : value] as const];
   });

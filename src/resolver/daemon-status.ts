@@ -83,7 +83,7 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
   for (const { family, forMs } of prober.suspected ?? []) {
     const since = describeAge(forMs).text;
     problems.push(
-      `much that passed times out over ${family} since ${since}: the fault is probably here, timeouts are not believed (R16)`,
+      `over ${family} timeouts are not believed, for ${since} now: the fault is probably on this host (R16)`,
     );
   }
   if (prober.state === 'stale') problems.push('the prober is silent: dead endpoints are not left out');

@@ -188,6 +188,11 @@ class Daemon {
       this.#resolver.results(results, now);
       this.#leave(now);
     });
+    this.#prober.onConntrack((fill) => {
+      const now = this.#enter();
+      this.#resolver.conntrack(fill, now);
+      this.#leave(now);
+    });
     this.#prober.setTargets(this.#resolver.targets());
     this.#opening.push(this.#prober.start());
     this.#forward.start();

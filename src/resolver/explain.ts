@@ -162,7 +162,7 @@ function proberWords(verdicts: VerdictStore, zone: Zone, service: Service, now: 
     const since = verdicts.suspectedSince(family);
     if (since === undefined || !rows.some(({ address }) => familyOf(address) === family)) continue;
     words.push(
-      `timeouts over IPv${family} have not been believed for ${describeAge(now - since).text}: so much timed out at once that the fault is probably here (R16)`,
+      `timeouts over IPv${family} have not been believed for ${describeAge(now - since).text}: the fault is probably on this host (R16)`,
     );
   }
   const interval = zone.probes.interval(service);

@@ -82,6 +82,7 @@ export class ProberLink {
   #look: NodeJS.Timeout | undefined;
   #session: Session | undefined;
   #onResults: (results: readonly ProbeResult[]) => void = () => {};
+  #onConntrack: (fill: number) => void = () => {};
   #heard: BootMs | undefined;
   #silent = false;
   /** What the latest prober said of itself, kept when it is gone. */
@@ -128,6 +129,11 @@ export class ProberLink {
   /** Receives facts, a batch a call. A later call replaces the earlier receiver. */
   onResults(receiver: (results: readonly ProbeResult[]) => void): void {
     this.#onResults = receiver;
+  }
+
+  /** Receives how full the connection tracking table is, whenever the prober says it (R16). */
+  onConntrack(receiver: (fill: number) => void): void {
+    this.#onConntrack = receiver;
   }
 
   /** These targets and no others. Only the difference is sent. */
@@ -263,6 +269,7 @@ export class ProberLink {
     } else if (message.op === 'alive') {
       session.self.late = message.late;
       session.self.localErrors = message.localErrors;
+      if (message.conntrack !== undefined) this.#onConntrack(message.conntrack);
     }
   }
 

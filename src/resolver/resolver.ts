@@ -22,6 +22,11 @@ import { type Asked, Zone, type ZoneDeps } from './zone.js';
 import type { Holder } from './zone-probes.js';
 import { exportMeta, exportService, type SnapshotContent, takeSnapshotIn } from './zone-snapshot.js';
 
+const SUSPECTED = {
+  failures: 'so much timed out at once that the fault is probably here',
+  conntrack: 'the connection tracking table of this host is full',
+} as const;
+
 export interface ResolverOptions {
   /** Seeds the answer table's hash. */
   readonly seed?: number;
@@ -75,6 +80,14 @@ export class Resolver {
     this.#tellSuspicion(changed);
     for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
     this.#tellTargets();
+  }
+
+  /** R16: how full the host's connection tracking table is, 0 to 1. */
+  conntrack(fill: number, now: Instant): void {
+    this.verdicts.conntrack(fill, now.boot);
+    const changed = new Map<Zone, Set<Holder<Zone>>>();
+    this.#tellSuspicion(changed);
+    for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
   }
 
   /** Runs every clock that is due: staleness, guard, verdict ages, kept targets. */
@@ -244,12 +257,13 @@ export class Resolver {
     for (const event of this.verdicts.takeSuspectEvents()) {
       const family = `IPv${event.family}`;
       if (event.kind === 'began') {
-        const { failing, of } = event;
+        const { why, failing, of } = event;
         this.#events.log('warn', 'suspect-self', {
           family,
+          why,
           failing,
           of,
-          meaning: 'so much timed out at once that the fault is probably here: timeouts are not believed (R16)',
+          meaning: `${SUSPECTED[why]}: timeouts are not believed (R16)`,
         });
         for (const key of event.keys) this.#collect(key, changed);
       } else {

@@ -126,6 +126,7 @@ class Play {
       world.prober.behave(glob, said);
       world.note(`${glob}: probes ${[said].flat().join(', ')}`);
     }
+    if (step.conntrack !== undefined) world.resolver.conntrack(step.conntrack, world.now);
     if (step.prober === 'dead') world.prober.die();
     if (step.prober === 'alive') world.prober.live(world.now.boot);
     if (step.gap) world.gap(duration(step.gap));

@@ -74,6 +74,7 @@ const step = z.strictObject({
 
   probe: z.record(z.string(), behaviour).optional(),
   prober: z.enum(['dead', 'alive']).optional(),
+  conntrack: z.number().optional(),
 
   restart: z
     .strictObject({
