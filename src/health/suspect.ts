@@ -106,7 +106,8 @@ export class Suspicion<Service> {
       const until = at + WINDOW_INTERVALS * interval;
       const services = [...new Set(this.#servicesOf(key))];
       this.#turn(side, key, { until, path, network: networkOf(address), services });
-      return path ? this.#maybeBegin(at) : this.#maybeRecover(family, at);
+      if (!path) return this.#maybeRecover(family, at);
+      return side.since === undefined ? this.#maybeBegin(at) : NO_EVENTS;
     }
     return NO_EVENTS;
   }
@@ -228,11 +229,12 @@ export class Suspicion<Service> {
     return services.size >= FAMILY_SERVICES && networks.size >= FAMILY_NETWORKS;
   }
 
-  /** What turned longer ago than one interval is believed; under suspicion what timed out stays in the sum until the end. */
+  /** What turned longer ago than one interval is believed; under suspicion it stays in the sum until the end. */
   #prune(now: BootMs): void {
     for (const side of [this.#sides[4], this.#sides[6]]) {
+      if (side.since !== undefined) continue;
       for (const [key, turned] of side.turned) {
-        if (turned.until < now && !(side.since !== undefined && turned.path)) this.#unturn(side, key);
+        if (turned.until < now) this.#unturn(side, key);
       }
     }
   }

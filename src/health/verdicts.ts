@@ -130,7 +130,7 @@ export class VerdictStore {
     this.#unqueue(result.key, record);
     this.#history.note(result, isVoid, () => passesOf(record));
     const first = record.lastResult === undefined;
-    record.interval = result.interval;
+    record.interval = coarse(result.interval);
     record.ageFrom = result.at;
     if (isVoid) {
       if (record.column !== 'no-word') this.#queue(result.key, record);
@@ -300,7 +300,7 @@ export class VerdictStore {
 
   #unqueue(key: string, record: VerdictRecord): void {
     const queue = this.#byAge.get(record.interval);
-    // Stretched intervals are never the same twice: a queue lives only while it is in use.
+    // A queue lives only while it is in use.
     if (queue?.delete(key) && queue.size === 0) this.#byAge.delete(record.interval);
   }
 
@@ -347,6 +347,12 @@ export class VerdictStore {
     record.steadySince = undefined;
     record.before = undefined;
   }
+}
+
+/** Stretched intervals are never the same twice; rounded up they share a queue of ages. */
+function coarse(interval: Ms): Ms {
+  const grain = interval >= 1_000 ? 100 : 10;
+  return Math.ceil(interval / grain) * grain;
 }
 
 /** The present run of passes, as far as it is counted. */
