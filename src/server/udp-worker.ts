@@ -92,7 +92,10 @@ function runBatched(
 }
 
 async function listen(message: ListenMessage): Promise<void> {
-  if (portable) say(tried(message, await portable.udp.listen(message.plans)));
+  if (!portable) return;
+  // One of several threads that have all fallen back: the first one binds, this one is about to be let go.
+  const plans = message.bind > 0 ? message.plans : [];
+  say(tried(message, await portable.udp.listen(plans)));
 }
 
 async function stop(): Promise<void> {
