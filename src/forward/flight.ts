@@ -135,7 +135,8 @@ export class Flight {
         },
         failed: (reason) => {
           this.#open.delete(one);
-          this.#reason = reason;
+          // The other transport is only a last try: its failure tells less.
+          if (tcp === this.#options.tcp) this.#reason = reason;
           // By TCP alone it cannot be reached: many a forwarder in a router is so.
           if (tcp) {
             if (this.#options.tcp && this.#tries.get(upstream) === 1) this.#ask(upstream, false, edns);

@@ -13,7 +13,7 @@ import { answerSpecial } from './special-names.js';
 import { type Upstream, UpstreamGroup } from './upstreams.js';
 
 /** A client with patience for one try waits for two seconds at most. */
-const DEADLINE_MS: Ms = 1_800;
+const DEADLINE_MS: Ms = 1_700;
 /** An entry that ran out so lately is answered at once, and refreshed behind the answer. */
 const JUST_EXPIRED_MS: Ms = 30_000;
 /** For an older one a client waits so long for news before it gets the stale answer (RFC 8767 s.5). */
