@@ -67,7 +67,14 @@ const EXPLAINED = `
 t.test('explain tells what DNS answers', async (t) => {
   const world = new World(
     settings(
-      { services: { my_shop: { alias: 'shop' } }, check: { type: 'none' } },
+      {
+        services: {
+          my_shop: { alias: 'shop' },
+          some: { maxAnswers: 2 },
+          window: { maxAnswers: 2, order: 'stable' },
+        },
+        check: { type: 'none' },
+      },
       { 'shut.test': { allow: ['192.0.2.0/24'] } },
     ),
     'never',
@@ -78,6 +85,8 @@ t.test('explain tells what DNS answers', async (t) => {
     orders: ['1 portName=http tag=blue', '2 at=fd00::2', '3 priority=10', '4 weight=0', '5 draining tag=green'],
     six: ['1', '2 at=fd00::12', '3 priority=10 at=fd00::13'].slice(1),
     my_shop: ['1'],
+    some: ['1', '2', '3'],
+    window: ['1', '2', '3'],
   })) {
     world.registry(ZONE).services.set(name, parseService(name, text, addresses));
   }
@@ -122,6 +131,10 @@ t.test('explain tells what DNS answers', async (t) => {
   );
   t.match(whyOut(`orders.${ZONE}`, 'A', 'orders-5'), /^held back: the registry drains it/);
   t.match(whyOut(`orders.${ZONE}`, 'TXT', 'orders-1'), /^not in this answer: the name has no TXT/);
+  t.same(because(`some.${ZONE}`, 'A'), ['each answer carries 2 of these 3, drawn anew each time (R24)']);
+  t.same(because(`window.${ZONE}`, 'A'), [
+    'each answer carries 2 of these 3, in their order from another start each time (R24)',
+  ]);
   t.same(because(`10-0-1-1.ip.${ZONE}`, 'A'), ['the name of 10.0.1.1, which an endpoint of the zone has (R23)']);
   t.same(because(`_orders._tcp.${ZONE}`, 'A'), ['only tcp', 'the name has SRV only (R21)']);
   t.same(because(`ip.${ZONE}`, 'A'), [

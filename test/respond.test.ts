@@ -556,6 +556,53 @@ t.test('order (R24)', async (t) => {
     );
     t.same([...orders], ['10-0-0-2 10-0-0-3 10-0-0-1 10.0.0.2 10.0.0.3']);
   });
+
+  const answered = (name: string, type: 'A' | 'SRV') => {
+    const { answers, flags } = world.ask(`${name}.svc.internal`, type);
+    if (flags.tc !== 0) t.fail('maxAnswers is no truncation');
+    return answers.map(({ target, address }) => (address ?? target!.split('.')[0]!.replaceAll('-', '.')).slice(7));
+  };
+
+  t.test('stable with maxAnswers begins at another record each time and goes on in the given order', async (t) => {
+    const rows = [1, 2, 3, 4].map((last) => row(`10.0.0.${last}`, 80, { weight: last }));
+    zone.putService(service('window', rows, { order: 'stable', maxAnswers: 3 }));
+    for (const type of ['A', 'SRV'] as const) {
+      const counts = new Map<string, number>();
+      for (let i = 0; i < 10_000; i++) {
+        const window = answered('window', type).join(' ');
+        counts.set(window, (counts.get(window) ?? 0) + 1);
+      }
+      within(t, counts, { '1 2 3': 0.25, '2 3 4': 0.25, '3 4 1': 0.25, '4 1 2': 0.25 });
+    }
+    zone.putService(service('roomy', rows, { order: 'stable', maxAnswers: 4 }));
+    for (const type of ['A', 'SRV'] as const) {
+      const orders = new Set(Array.from({ length: 100 }, () => answered('roomy', type).join(' ')));
+      t.same([...orders], ['1 2 3 4'], 'where all have room, the order stands');
+    }
+  });
+
+  t.test('stable with maxAnswers over priorities: only the one that is cut takes turns', async (t) => {
+    const rows = [1, 2, 3, 4, 5].map((last) => row(`10.0.0.${last}`, 80, { priority: last < 3 ? 0 : 1 }));
+    zone.putService(service('cut', rows, { order: 'stable', maxAnswers: 4 }));
+    const orders = new Set(Array.from({ length: 200 }, () => answered('cut', 'SRV').join(' ')));
+    t.same([...orders].sort(), ['1 2 3 4', '1 2 4 5', '1 2 5 3']);
+  });
+
+  for (const [name, count] of [
+    ['drawn', 4],
+    ['turned', 20],
+  ] as const) {
+    t.test(`weighted with maxAnswers gives every record its turn, those of weight 0 rarely: ${count}`, async (t) => {
+      const weight = (last: number) => (last === 1 ? 1000 : last === 2 ? 500 : 0);
+      const rows = Array.from({ length: count }, (_, i) => row(`10.0.0.${i + 1}`, 80, { weight: weight(i + 1) }));
+      zone.putService(service(name, rows, { maxAnswers: 1 }));
+      const counts = firsts(name, 'SRV');
+      t.equal(counts.size, count, 'all of them');
+      const weightless = 10_000 - counts.get('1')! - counts.get('2')!;
+      t.ok(weightless > 80 && weightless < 240, `one in 64 begins with weight 0: ${weightless} of 10000`);
+      t.ok(Math.abs(counts.get('1')! / 10_000 - 0.656) < 0.02, `${counts.get('1')}`);
+    });
+  }
 });
 
 t.test('counters', async (t) => {

@@ -141,10 +141,12 @@ function explainEndpoints(
   because.push(...proberWords(verdicts, zone, service, now.boot));
   const given = reply.type === undefined ? type : typeName(reply.type);
   const without = leftOutOf(given, types, answerable);
-  const { maxAnswers } = zone.probes.settings(service);
+  const { maxAnswers, order } = zone.probes.settings(service);
   const carried = answerable.filter((row) => without(row) === undefined).length;
   if (maxAnswers !== undefined && carried > maxAnswers)
-    because.push(`each answer carries ${maxAnswers} of these ${carried}, in turn (R24)`);
+    because.push(
+      `each answer carries ${maxAnswers} of these ${carried}, ${order === 'stable' ? 'in their order from another start each time' : 'drawn anew each time'} (R24)`,
+    );
   const inAnswer = new Set(answerable);
   return rows.map((row) => {
     const fate = { answerable: inAnswer.has(row), floored: step !== undefined, without: without(row) };

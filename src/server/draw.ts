@@ -4,6 +4,7 @@ import {
   SET_FLAGS,
   SET_GROUPS,
   SET_HEAD_BYTES,
+  SET_MOST,
   SET_STABLE,
   SET_STRIDE,
   SET_WEIGHTED,
@@ -11,6 +12,12 @@ import {
 
 /** Up to here a priority is drawn record by record; beyond, a weighted start and the rest in turn from there. */
 const MAX_DRAWN = 16;
+
+/**
+ * Where `maxAnswers` cuts, one answer in so many begins with a record of weight 0, which would never be seen otherwise:
+ * a very small chance of being selected (RFC 2782).
+ */
+const WEIGHTLESS_TURN = 64;
 
 export class Draw {
   /** Record numbers in answer order, from the last `order` call. */
@@ -36,12 +43,19 @@ export class Draw {
   start(halves: Uint16Array, words: Int32Array, half: number): number {
     const flags = halves[half + SET_FLAGS]!;
     const count = halves[half + SET_COUNT]!;
-    if (count < 2 || (flags & SET_STABLE) !== 0) return 0;
+    if (count < 2) return 0;
+    if ((flags & SET_STABLE) !== 0) {
+      const most = halves[half + SET_MOST]!;
+      return most > 0 && most < count ? this.below(count) : 0;
+    }
     if ((flags & SET_WEIGHTED) === 0) return this.below(count);
     return this.#pick(words, (half + SET_HEAD_BYTES / 2) >> 1, 0, count);
   }
 
-  /** Puts at least `wanted` of the set's records in order: best priority first. */
+  /**
+   * Puts at least `wanted` of the set's records in order: best priority first. When `wanted` cuts a priority, its records
+   * take turns to be inside: a stable order then begins at another of them each time.
+   */
   fill(halves: Uint16Array, words: Int32Array, half: number, wanted: number): void {
     const flags = halves[half + SET_FLAGS]!;
     const count = halves[half + SET_COUNT]!;
@@ -53,13 +67,28 @@ export class Draw {
     let from = 0;
     for (let group = 0; group < groups && from < wanted; group++) {
       const to = groups > 1 ? halves[ends + group]! : count;
-      if ((flags & SET_STABLE) !== 0) for (let i = from; i < to; i++) this.order[i] = i;
+      const cut = wanted < to;
+      if ((flags & SET_STABLE) !== 0) this.#turn(from, to, cut ? from + this.below(to - from) : from);
       else if (to - from > MAX_DRAWN) {
         this.#turn(from, to, weighted ? this.#pick(words, weights, from, to) : from + this.below(to - from));
       } else if (weighted) this.#drawByWeight(words, weights, from, to);
       else this.#shuffle(from, to);
+      if (cut && weighted && this.below(WEIGHTLESS_TURN) === 0) this.#beginWeightless(words, weights, from, to);
       from = to;
     }
+  }
+
+  /** Swaps a record of weight 0, each as likely, with the one that the group begins with. */
+  #beginWeightless(words: Int32Array, weights: number, from: number, to: number): void {
+    const { order } = this;
+    let chosen = from;
+    let found = 0;
+    for (let at = from; at < to; at++) {
+      if (weightOf(words, weights, from, order[at]!) === 0 && this.below(++found) === 0) chosen = at;
+    }
+    const first = order[from]!;
+    order[from] = order[chosen]!;
+    order[chosen] = first;
   }
 
   #turn(from: number, to: number, first: number): void {
@@ -77,7 +106,7 @@ export class Draw {
     }
   }
 
-  /** Without replacement; records of weight 0 come last. */
+  /** Without replacement; records of weight 0 come last: a client that gets all of them weighs them itself. */
   #drawByWeight(words: Int32Array, weights: number, from: number, to: number): void {
     const left = this.#left;
     let size = 0;
