@@ -96,8 +96,10 @@ export class ZoneAnswers {
 
   /** Takes the zone and all its names out of the table, and gives its index back. Once; the zone is over then. */
   dispose(): void {
-    for (const label of [...this.#services.keys()]) this.removeService(label);
+    // The zone first: a reader then goes on with all of it until it takes a handle that has none of it.
     this.#table.clearZone(this.#zone);
+    for (const { entries } of this.#services.values()) entries.remove();
+    this.#services.clear();
     removeAllReverse(this.#table, this.#zone);
     if (this.#negative !== 0) this.#table.free(this.#negative);
     this.#negative = 0;

@@ -13,7 +13,7 @@ import { DaemonCounters } from './daemon-counters.js';
 import { adminSource, daemonStatus } from './daemon-status.js';
 import { ForwardLink } from './forward-link.js';
 import { ProberLink } from './prober-link.js';
-import { Resolver, zoneKey } from './resolver.js';
+import { Resolver, zoneKeys } from './resolver.js';
 import { Snapshots, snapshotFolder } from './snapshots.js';
 import { SyncLink } from './sync-link.js';
 
@@ -257,7 +257,7 @@ class Daemon {
 
   /** Views of one name are zones of their own, so the worker knows zones by key. */
   #syncZones(): ZoneConfig[] {
-    return this.#config.zones.map((zone) => ({ ...zone, name: zoneKey(zone) }));
+    return [...zoneKeys(this.#config.zones)].map(([key, zone]) => ({ ...zone, name: key }));
   }
 
   /** Every way into the core: a gap of the clocks is known before anything is judged by them (R30). */
@@ -366,9 +366,8 @@ class Daemon {
     this.#server.setForward(this.#forward.settings);
     await this.#server.setListen(config.listen);
     await this.#admin?.setAdmin(config.admin);
-    const added = config.zones.filter((zone) => this.#resolver.zone(zoneKey(zone)) === undefined);
     this.#resolver.reload(this.#config, now);
-    this.#snapshots.load(this.#config.stateDir, added, now);
+    this.#snapshots.load(this.#config.stateDir, this.#config.zones, now);
     this.#putDeferred();
     this.#sync.reload(this.#syncZones());
     this.#prober.setTargets(this.#resolver.targets());

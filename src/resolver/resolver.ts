@@ -56,10 +56,10 @@ export class Resolver {
     this.#events = events;
     this.#lookAt = now.boot + LOOK_MS;
     this.table = new AnswerTable({ seed: options.seed ?? 0 });
-    for (const zone of config.zones) this.#zones.set(zoneKey(zone), new Zone(zone, this.#deps(zone), now));
+    for (const [key, zone] of zoneKeys(config.zones)) this.#zones.set(key, new Zone(key, zone, this.#deps(zone), now));
   }
 
-  /** What a registry said about a zone (by `zoneKey`). `registry` is its index in `zone.registries`. */
+  /** What a registry said about a zone (by its key). `registry` is its index in `zone.registries`. */
   report(zone: string, _registry: number, report: Report, now: Instant): void {
     this.#zones.get(zone)?.report(report, now);
     this.#tellTargets();
@@ -140,7 +140,8 @@ export class Resolver {
   /** Takes a new configuration in: zones that stay keep their data (D32). */
   reload(config: Config, now: Instant): void {
     this.#config = config;
-    const wanted = new Map(config.zones.map((zone) => [zoneKey(zone), zone]));
+    const wanted = zoneKeys(config.zones);
+    this.#renameViews(wanted);
     for (const [key, zone] of this.#zones) {
       if (wanted.has(key)) continue;
       zone.dispose(now);
@@ -148,11 +149,24 @@ export class Resolver {
     }
     for (const [key, zone] of wanted) {
       const known = this.#zones.get(key);
-      if (known === undefined) this.#zones.set(key, new Zone(zone, this.#deps(zone), now));
+      if (known === undefined) this.#zones.set(key, new Zone(key, zone, this.#deps(zone), now));
       else known.reconfigure(zone, this.#deps(zone), now);
     }
     this.verdicts.restartAges(now.boot);
     this.#tellTargets();
+  }
+
+  /** A name that came to be shared by views, or is no longer, or a view's other listen: the same zone by another key. */
+  #renameViews(wanted: ReadonlyMap<string, ZoneConfig>): void {
+    for (const [key, { name, listen }] of wanted) {
+      if (this.#zones.has(key)) continue;
+      const left = [...this.#zones.values()].filter((zone) => zone.config.name === name && !wanted.has(zone.key));
+      const same = left.find((zone) => JSON.stringify(zone.config.listen) === JSON.stringify(listen)) ?? left[0];
+      if (same === undefined) continue;
+      this.#zones.delete(same.key);
+      same.key = key;
+      this.#zones.set(key, same);
+    }
   }
 
   get zones(): Iterable<Zone> {
@@ -291,10 +305,19 @@ export class Resolver {
   }
 }
 
-/** Tells zones apart: two views may have one name (R31). */
-export function zoneKey(zone: ZoneConfig): string {
-  if (zone.listen === undefined) return zone.name;
-  return `${zone.name}@${zone.listen.map(({ address, port }) => `${address}#${port}`).join(',')}`;
+/**
+ * Zones by what tells them apart: the name, and where several views have it (R31) the addresses that they are asked at.
+ * It is also the name of a zone's snapshot, so it does not change with settings that do not matter for that.
+ */
+export function zoneKeys(zones: readonly ZoneConfig[]): Map<string, ZoneConfig> {
+  const views = new Map<string, number>();
+  for (const { name } of zones) views.set(name, (views.get(name) ?? 0) + 1);
+  return new Map(zones.map((zone) => [views.get(zone.name) === 1 ? zone.name : viewKey(zone), zone]));
+}
+
+function viewKey({ name, listen = [] }: ZoneConfig): string {
+  const addresses = listen.map(({ address, port }) => `${address}#${port}`);
+  return `${name}@${addresses.sort().join(',')}`;
 }
 
 /** The addresses that a zone's NS target has: those listened on; for a wildcard the loopback address, as this is a host's nameserver. */

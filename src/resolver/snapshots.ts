@@ -5,8 +5,9 @@ import type { SnapshotDelta } from '../catalog/snapshot-writer.js';
 import type { ZoneConfig } from '../config/types.js';
 import { zoneIdentity } from '../registry/identity.js';
 import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
+import { makeFolder } from '../system/folder.js';
 import type { Log } from './events.js';
-import { type Resolver, zoneKey } from './resolver.js';
+import { type Resolver, zoneKeys } from './resolver.js';
 
 /** A snapshot that is not trusted waits so long for the registry's own word. */
 const UNTRUSTED_WAIT_MS: Ms = 2_000;
@@ -38,8 +39,13 @@ export class Snapshots {
   /** Before the first listen; target names are left to `Resolver.putDeferred`. Returns the zones that answer from a snapshot now. */
   load(stateDir: string, zones: readonly ZoneConfig[], now: Instant): string[] {
     const restored: string[] = [];
-    for (const zone of zones) {
-      const key = zoneKey(zone);
+    try {
+      makeFolder(stateDir, 0o700);
+    } catch {
+      // Told for the folder below it.
+    }
+    for (const [key, zone] of zoneKeys(zones)) {
+      if (this.#resolver.zone(key)?.source !== 'none') continue;
       const expect = { machine: this.#machine, registry: zoneIdentity(zone.registries) };
       const { snapshot, problems } = loadSnapshot(snapshotFolder(stateDir), key, expect, now.wall);
       for (const problem of problems) this.#log('warn', 'snapshot-problem', { zone: zone.name, problem });
@@ -76,14 +82,14 @@ export class Snapshots {
 
   /** The writer knows nothing: the next delta of every zone is full. */
   wantFull(): void {
-    for (const zone of this.#resolver.zones) this.#full.add(zoneKey(zone.config));
+    for (const zone of this.#resolver.zones) this.#full.add(zone.key);
   }
 
   /** What goes to the writer now. A zone without data has nothing to be remembered. */
   deltas(now: Instant): SnapshotDelta[] {
     const deltas: SnapshotDelta[] = [];
     for (const zone of this.#resolver.zones) {
-      const key = zoneKey(zone.config);
+      const { key } = zone;
       if (zone.source === 'none') continue;
       const full = this.#full.has(key) || !this.#sent.has(key);
       const due = now.boot - (this.#sent.get(key) ?? Number.NEGATIVE_INFINITY) >= IN_FORCE_MS;
@@ -103,8 +109,7 @@ export class Snapshots {
 
   /** For the metrics: how old each zone's file is. */
   readings(nowWall: WallMs): { zone: string; ageMs?: Ms; problems: number }[] {
-    return [...this.#resolver.zones].map(({ config }) => {
-      const key = zoneKey(config);
+    return [...this.#resolver.zones].map(({ key, config }) => {
       const wall = this.#written.get(key);
       const problems = this.problems.has(key) ? 1 : 0;
       return { zone: config.name, ...(wall === undefined ? {} : { ageMs: Math.max(0, nowWall - wall) }), problems };

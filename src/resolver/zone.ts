@@ -57,6 +57,8 @@ function answerSpec(config: ZoneConfig, deps: ZoneDeps): ZoneSpec {
 }
 
 export class Zone {
+  /** What tells it from all others, see `zoneKeys`. */
+  key: string;
   config: ZoneConfig;
   readonly guard: Guard;
   readonly guardLog: GuardLog;
@@ -81,7 +83,8 @@ export class Zone {
   /** The moment being worked on; set by every entry point. */
   #now: Instant;
 
-  constructor(config: ZoneConfig, deps: ZoneDeps, now: Instant) {
+  constructor(key: string, config: ZoneConfig, deps: ZoneDeps, now: Instant) {
+    this.key = key;
     this.config = config;
     this.#deps = deps;
     this.#now = now;

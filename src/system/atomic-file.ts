@@ -1,12 +1,12 @@
 /** Replacing a file as a whole: whoever reads it sees the old content or the new one, after a power cut too. */
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
-import { open, readdir, rename, unlink } from 'node:fs/promises';
+import { link, open, readdir, rename, unlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 
 export interface ReplaceOptions {
   readonly mode: number;
-  /** Where the old content goes. Should the process die just then, it is there and `path` is not. */
+  /** Where the old content goes. */
   readonly keepAs?: string;
 }
 
@@ -32,7 +32,7 @@ export async function replaceFile(
     } finally {
       await handle.close();
     }
-    if (keepAs !== undefined) await rename(path, keepAs).catch(ignoreMissing);
+    if (keepAs !== undefined) await keep(path, keepAs);
     await rename(temporary, path);
   } catch (error) {
     await unlink(temporary).catch(() => undefined);
@@ -69,6 +69,20 @@ async function syncFolder(folder: string): Promise<void> {
     await handle.sync().finally(() => handle.close());
   } catch {
     // The content itself is safe already.
+  }
+}
+
+/** Gives the old content its second name before it loses the first: at every moment both names have a whole file. */
+async function keep(path: string, keepAs: string): Promise<void> {
+  const second = `${keepAs}.${process.pid}.tmp`;
+  await unlink(second).catch(ignoreMissing);
+  try {
+    await link(path, second);
+    await rename(second, keepAs);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
+    // A file system without hard links: for the moment between two renames only the old one is there, and it serves.
+    await rename(path, keepAs);
   }
 }
 

@@ -208,6 +208,10 @@ t.test('a reload takes good settings, refuses bad ones, and loses nothing', asyn
   one.configure(['answerTtl: 7s']);
   resolver.kill('SIGHUP');
   await until('the new TTL', async () => (await one.ask('orders')).answers.every((rr) => rr.ttl === 7));
+  one.configure(['answerTtl: 7s', `listen: ["127.0.0.1:${one.port}"]`]);
+  resolver.kill('SIGHUP');
+  await until('the second reload', () => resolver.events().filter((line) => line.event === 'reloaded').length === 2);
+  t.same(await one.ports('orders'), ports, 'a zone tied to an address is still the same zone');
   one.configure(['answerTtl: sometimes']);
   resolver.kill('SIGHUP');
   await until('the refusal', () => resolver.events().some((line) => String(line.event).startsWith('reload-')));
