@@ -2,6 +2,8 @@ import { spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import {
+  chmodSync,
+  chownSync,
   existsSync,
   lstatSync,
   mkdtempSync,
@@ -10,6 +12,7 @@ import {
   readlinkSync,
   renameSync,
   rmSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { createServer as createHttpServer, type IncomingMessage, type RequestListener, request } from 'node:http';
@@ -20,6 +23,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
 import t from 'tap';
+import { askControl } from '../src/client/control.js';
 import { hostBudget } from '../src/prober/budget.js';
 import { type ProbeResult, SESSION_HEADER, type Target } from '../src/prober/feed.js';
 import { LineSplitter } from '../src/prober/lines.js';
@@ -797,6 +801,38 @@ t.test('Unix sockets', async (t) => {
     t.equal(readFileSync(file, 'utf8'), 'precious');
     await t.rejects(listenUnix(createServer(), `/tmp/${'x'.repeat(120)}`, { mode: 0o600 }), /at most 107 bytes/);
     await listener.close();
+  });
+
+  await t.test('a folder in a place that everybody may write to is one’s own, or is not used', async (t) => {
+    const shared = mkdtempSync(join(tmpdir(), 'holdfast-'));
+    chmodSync(shared, 0o1777);
+    t.teardown(() => rmSync(shared, { recursive: true }));
+    const folder = join(shared, 'run');
+    const path = join(folder, 'control.sock');
+    const answering = createHttpServer((_request, response) => response.end('{}'));
+    const own = await listenUnix(answering, path, { mode: 0o660 });
+    t.equal(lstatSync(folder).mode & 0o777, 0o700);
+    t.same(await askControl(folder, '/v1/status'), { kind: 'answer', body: {}, from: 'control' });
+    await own.close();
+
+    const refused = async (message: string): Promise<void> => {
+      const fault = { fault: 'foreign-folder', message };
+      await t.rejects(listenUnix(createServer(), path, { mode: 0o660 }), fault);
+      t.same(await askControl(folder, '/v1/status'), { kind: 'failed', error: message });
+    };
+    chmodSync(folder, 0o770);
+    const advice = 'set runDir or XDG_RUNTIME_DIR';
+    await refused(`${folder} may be written to by others than its owner: chmod 700 it, or ${advice}`);
+    chmodSync(folder, 0o755);
+    if (process.getuid?.() === 0) {
+      chownSync(folder, 65_534, 65_534);
+      await refused(`${folder} belongs to user 65534, not to this one: ${advice}`);
+    }
+    rmSync(folder, { recursive: true });
+    symlinkSync(tmpdir(), folder);
+    await refused(`${folder} is not a folder: remove it, or ${advice}`);
+    rmSync(folder);
+    t.match(await askControl(folder, '/v1/status'), { kind: 'not-running' });
   });
 
   await t.test('at the end another’s file is left alone, and a missing directory is made', async (t) => {

@@ -2,7 +2,7 @@
 
 import { plain } from '../system/terminal.js';
 import { askResolver } from './ask.js';
-import { EXIT_OK, print } from './output.js';
+import { complain, EXIT_FAILED, EXIT_OK, print } from './output.js';
 
 export async function accept(
   name: string,
@@ -12,7 +12,11 @@ export async function accept(
     body: { name, ...(options.zone === undefined ? {} : { zone: options.zone }) },
   });
   if (!asked.ok) return asked.exit;
-  const { released } = asked.body as { released: number };
+  const { released } = (asked.body ?? {}) as { released?: unknown };
+  if (!Number.isInteger(released)) {
+    complain('the resolver did not say how many endpoints it let go: look at `holdfast status`');
+    return EXIT_FAILED;
+  }
   const of = name === '*' ? '' : ` of ${plain(name)}`;
   if (options.json) print(JSON.stringify(asked.body, null, 2));
   else if (released === 0) print(`the guard holds nothing${of}, so there was nothing to let go`);

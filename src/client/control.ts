@@ -1,6 +1,7 @@
 /** Asks the running resolver over its sockets (R36). */
 import { join } from 'node:path';
 import { Agent, request } from 'undici';
+import { foreignFolder } from '../system/own-folder.js';
 
 const TIMEOUT_MS = 5000;
 const MAX_BODY_BYTES = 64 * 1024 * 1024;
@@ -18,6 +19,8 @@ export async function askControl(
   path: string,
   options: { readonly body?: unknown; readonly orPublic?: boolean } = {},
 ): Promise<ControlAnswer> {
+  const foreign = await foreignFolder(runDir);
+  if (foreign !== undefined) return { kind: 'failed', error: foreign };
   const socket = join(runDir, 'control.sock');
   const answer = await ask(socket, path, options.body, 'control');
   if (answer !== 'denied') return answer;

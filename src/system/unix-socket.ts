@@ -6,11 +6,12 @@ import { chmod, lstat, mkdir, mkdtemp, readdir, readFile, readlink, rename, rm, 
 import { connect, type Server } from 'node:net';
 import { dirname, join } from 'node:path';
 import type { Ms } from './clock.js';
+import { foreignFolder, isInSharedPlace } from './own-folder.js';
 
 /** `sun_path` less its terminator; a longer path would be cut or refused, depending on the platform. */
 export const MAX_SOCKET_PATH_BYTES = 107;
 
-export type UnixSocketFault = 'in-use' | 'not-a-socket' | 'too-long' | 'denied';
+export type UnixSocketFault = 'in-use' | 'not-a-socket' | 'too-long' | 'denied' | 'foreign-folder';
 
 /** Why a path cannot be listened on, in words for the person who has to mend it. */
 export class UnixSocketError extends Error {
@@ -36,7 +37,7 @@ export interface UnixListener {
 export interface UnixListenOptions {
   /** Mode of the socket, such as 0o660: who may write may connect. */
   readonly mode: number;
-  /** Mode of the directory when it has to be made. */
+  /** Mode of the directory when it has to be made; in a place that everybody may write to it is 0o700. */
   readonly directoryMode?: number;
 }
 
@@ -45,7 +46,7 @@ export interface UnixListenOptions {
  * The socket is bound in a private directory, gets its mode there and is then renamed into place, so it
  * can at no time be reached with another mode, and the process's umask (shared by all threads) is left alone.
  *
- * @throws UnixSocketError when the path is taken or unusable; the system's error otherwise.
+ * @throws UnixSocketError when the path is taken or unusable, or its folder in such a place is not this user's own; the system's error otherwise.
  */
 export async function listenUnix(server: Server, path: string, options: UnixListenOptions): Promise<UnixListener> {
   if (Buffer.byteLength(path) > MAX_SOCKET_PATH_BYTES)
@@ -54,10 +55,14 @@ export async function listenUnix(server: Server, path: string, options: UnixList
       path,
       `${path}: a socket path has at most ${MAX_SOCKET_PATH_BYTES} bytes, this one has ${Buffer.byteLength(path)}`,
     );
-  await mkdir(dirname(path), { recursive: true, mode: options.directoryMode ?? 0o755 });
+  const folder = dirname(path);
+  const mode = (await isInSharedPlace(folder)) ? 0o700 : (options.directoryMode ?? 0o755);
+  await mkdir(folder, { recursive: true, mode });
+  const foreign = await foreignFolder(folder);
+  if (foreign !== undefined) throw new UnixSocketError('foreign-folder', path, foreign);
   await requireFree(path);
 
-  const room = await mkdtemp(join(dirname(path), '.s'));
+  const room = await mkdtemp(join(folder, '.s'));
   try {
     const place = join(room, 's');
     await listen(server, place);
