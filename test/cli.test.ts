@@ -19,8 +19,10 @@ import dns2 from 'dns2';
 import t, { type Test } from 'tap';
 import type { AdminSource, StatusDocument } from '../src/admin/documents.js';
 import { METRIC_NAMES, Metrics } from '../src/admin/metrics.js';
+import { statusPage } from '../src/admin/page.js';
 import { AdminServer } from '../src/admin/server.js';
 import { quickServeArguments } from '../src/cli/serve-arguments.js';
+import { showStatus } from '../src/cli/status.js';
 import { openLog } from '../src/system/log.js';
 import { FloodGate } from '../src/system/log-flood.js';
 import { age, plain, styleFor, table } from '../src/system/terminal.js';
@@ -312,6 +314,7 @@ function fakeSource(status: StatusDocument, asked: unknown[] = []): AdminSource 
     accept: (name, zone) => {
       asked.push({ accept: name, zone });
       if (zone === 'other') return { unknown: 'there is no zone other' };
+      if (zone === 'odd') return {} as { released: number };
       return { released: name === 'orders' ? 2 : 0 };
     },
     metrics: () => metrics.text(),
@@ -388,6 +391,9 @@ t.test('status, explain and accept ask the running resolver', async (t) => {
 `,
   );
   t.same(JSON.parse((await holdfast('status', '--json', '-c', config)).out), STATUS);
+  const view = { ...STATUS, zones: STATUS.zones.map((zone) => ({ ...zone, view: '10.0.0.1:53' })) };
+  t.match(showStatus(view, styleFor(), 0), '\n  svc.internal (10.0.0.1:53)  stale ', 'R31: which view it is');
+  t.match(statusPage(view), '<td>svc.internal (10.0.0.1:53)<td');
 
   const explain = await holdfast('explain', '_orders._tcp.svc.internal', '-c', config);
   t.equal(explain.code, 0);
@@ -412,12 +418,18 @@ t.test('status, explain and accept ask the running resolver', async (t) => {
   t.same(await holdfast('accept', 'billing', '-c', config), nothing(' of billing'));
   const wrong = await holdfast('accept', 'orders', '--zone', 'other', '-c', config);
   t.same(wrong, { code: 1, out: '', err: 'holdfast: there is no zone other\n' });
+  t.same(await holdfast('accept', 'orders', '--zone', 'odd', '-c', config), {
+    code: 1,
+    out: '',
+    err: 'holdfast: the resolver did not say how many endpoints it let go: look at `holdfast status`\n',
+  });
   t.same(asked, [
     { name: '_orders._tcp.svc.internal', type: 'SRV' },
     { accept: 'orders', zone: 'svc.internal' },
     { accept: '*', zone: undefined },
     { accept: 'billing', zone: undefined },
     { accept: 'orders', zone: 'other' },
+    { accept: 'orders', zone: 'odd' },
   ]);
 });
 
@@ -552,6 +564,7 @@ t.test('the names of metrics are a contract', async (t) => {
     'holdfast_snapshot_age_seconds',
     'holdfast_snapshot_failing',
     'holdfast_stale_answers_total',
+    'holdfast_suspect_self',
     'holdfast_worker_restarts_total',
     'holdfast_zone_confirmed_age_seconds',
     'holdfast_zone_endpoints',
@@ -601,6 +614,14 @@ t.test('the names of metrics are a contract', async (t) => {
   ]) {
     t.ok(lines.includes(line), line);
   }
+  const [zone] = STATUS.zones;
+  const views = [
+    { ...zone!, view: '10.0.0.1:53' },
+    { ...zone!, view: '10.0.0.2:53, [fd00::2]:53', heard: true },
+  ];
+  const text = await fakeSource({ ...STATUS, zones: views }).metrics();
+  t.match(text, 'holdfast_zone_heard{zone="svc.internal",view="10.0.0.1:53"} 0\n', 'views of one name are zones (R31)');
+  t.match(text, 'holdfast_zone_heard{zone="svc.internal",view="10.0.0.2:53, [fd00::2]:53"} 1\n');
   t.same(
     (await source.metrics()).split('\n').filter((line) => line.startsWith('holdfast_queries_total')),
     ['holdfast_queries_total{transport="udp"} 5'],

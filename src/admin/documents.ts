@@ -70,6 +70,8 @@ export interface ProberStatus {
 
 export interface ZoneStatus {
   name: string;
+  /** The addresses that it is asked at (R31), such as `10.0.0.1:53, [fd00::1]:53`; absent when it is all of them. */
+  view?: string;
   /** `stale`: answered as before, refresh wanted (R1). `never-synced`: no list and no snapshot yet. */
   state: 'fresh' | 'stale' | 'never-synced';
   /** False: no new capacity can be discovered; capacity is frozen at its present level. */
@@ -95,6 +97,11 @@ export interface ZoneStatus {
   /** `off`: stale rows are not corrected. */
   checks: 'on' | 'off';
   softTtlMs: Ms;
+}
+
+/** What tells a zone from others for a person: zones of one name differ in their view. */
+export function zoneTitle({ name, view }: Pick<ZoneStatus, 'name' | 'view'>): string {
+  return view === undefined ? name : `${name} (${view})`;
 }
 
 export interface ServiceStatus {

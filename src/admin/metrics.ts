@@ -19,7 +19,7 @@ export interface CounterReadings {
   readonly reloads: { readonly ok: number; readonly failed: number };
   /** Answer threads that died and were started again. */
   readonly workerRestarts: number;
-  readonly snapshots: readonly { zone: string; ageMs?: number; problems: number }[];
+  readonly snapshots: readonly { zone: string; view?: string; ageMs?: number; problems: number }[];
   readonly latency?: Latency;
 }
 
@@ -50,13 +50,17 @@ const one = (value: number): Reading[] => [{ value }];
 const seconds = (ms: number) => ms / 1000;
 const flag = (on: boolean) => (on ? 1 : 0);
 
+/** A zone without a view has no such label, which is the same as an empty one. */
+const zoneLabels = (zone: string, view: string | undefined): Record<string, string> =>
+  view === undefined ? { zone } : { zone, view };
+
 function zoneGauge(name: string, help: string, value: (zone: ZoneStatus) => number | undefined): Declaration {
   const read = ({ status }: Scrape) =>
     status.zones.flatMap((zone) => {
       const reading = value(zone);
-      return reading === undefined ? [] : [{ labels: { zone: zone.name }, value: reading }];
+      return reading === undefined ? [] : [{ labels: zoneLabels(zone.name, zone.view), value: reading }];
     });
-  return { name, help, kind: 'gauge', labels: ['zone'], read };
+  return { name, help, kind: 'gauge', labels: ['zone', 'view'], read };
 }
 
 const ZONE_STATES = ['fresh', 'stale', 'never-synced'] as const;
@@ -85,10 +89,13 @@ const DECLARATIONS: readonly Declaration[] = [
     name: 'holdfast_zone_state',
     help: '1 at the state of the zone: fresh, stale or never-synced.',
     kind: 'gauge',
-    labels: ['zone', 'state'],
+    labels: ['zone', 'view', 'state'],
     read: ({ status }) =>
       status.zones.flatMap((zone) =>
-        ZONE_STATES.map((state) => ({ labels: { zone: zone.name, state }, value: flag(zone.state === state) })),
+        ZONE_STATES.map((state) => ({
+          labels: { ...zoneLabels(zone.name, zone.view), state },
+          value: flag(zone.state === state),
+        })),
       ),
   },
   zoneGauge('holdfast_zone_heard', '1 while the registry answers and is believable; at 0 capacity is frozen.', (zone) =>
@@ -285,19 +292,22 @@ const DECLARATIONS: readonly Declaration[] = [
     name: 'holdfast_snapshot_age_seconds',
     help: 'Age of the snapshot on disk.',
     kind: 'gauge',
-    labels: ['zone'],
+    labels: ['zone', 'view'],
     read: ({ counters }) =>
-      counters.snapshots.flatMap(({ zone, ageMs }) =>
-        ageMs === undefined ? [] : [{ labels: { zone }, value: seconds(ageMs) }],
+      counters.snapshots.flatMap(({ zone, view, ageMs }) =>
+        ageMs === undefined ? [] : [{ labels: zoneLabels(zone, view), value: seconds(ageMs) }],
       ),
   },
   {
     name: 'holdfast_snapshot_failing',
     help: '1 while the snapshot of the zone cannot be written.',
     kind: 'gauge',
-    labels: ['zone'],
+    labels: ['zone', 'view'],
     read: ({ counters }) =>
-      counters.snapshots.map(({ zone, problems }) => ({ labels: { zone }, value: flag(problems > 0) })),
+      counters.snapshots.map(({ zone, view, problems }) => ({
+        labels: zoneLabels(zone, view),
+        value: flag(problems > 0),
+      })),
   },
   {
     name: 'process_resident_memory_bytes',

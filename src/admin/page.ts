@@ -1,6 +1,6 @@
 /** The status page: one document without scripts and without anything from elsewhere. */
 import { createHash } from 'node:crypto';
-import type { StatusDocument, ZoneStatus } from './documents.js';
+import { type StatusDocument, type ZoneStatus, zoneTitle } from './documents.js';
 
 const STYLE = `
 :root{color-scheme:light dark;font:15px/1.5 system-ui,sans-serif}
@@ -41,7 +41,7 @@ ${status.problems.length === 0 ? '' : `<ul class="problems">${status.problems.ma
 function zoneRow(zone: ZoneStatus): string {
   const numbers = [zone.services, zone.endpoints, zone.answered, zone.heldBack, zone.guarded];
   const confirmed = zone.lastConfirmedMs === undefined ? '-' : `${Math.round(zone.lastConfirmedMs / 1000)} s ago`;
-  return `<tr><td>${html(zone.name)}<td class="${zone.state === 'fresh' ? 'ok' : 'warn'}">${zone.state}<td class="${zone.heard ? 'ok' : 'warn'}">${zone.heard ? 'heard' : `not heard since ${html(zone.since)}`}<td>${confirmed}${numbers.map((n) => `<td class="n">${n}`).join('')}<td>${zone.checks}</tr>`;
+  return `<tr><td>${html(zoneTitle(zone))}<td class="${zone.state === 'fresh' ? 'ok' : 'warn'}">${zone.state}<td class="${zone.heard ? 'ok' : 'warn'}">${zone.heard ? 'heard' : `not heard since ${html(zone.since)}`}<td>${confirmed}${numbers.map((n) => `<td class="n">${n}`).join('')}<td>${zone.checks}</tr>`;
 }
 
 function listener({ address, port, udp, tcp, error }: StatusDocument['listen'][number]): string {

@@ -1,5 +1,11 @@
 /** `holdfast status`: how it stands, and above all what is frozen since when. */
-import type { ForwardStatus, PublicStatus, StatusDocument, ZoneStatus } from '../admin/documents.js';
+import {
+  type ForwardStatus,
+  type PublicStatus,
+  type StatusDocument,
+  type ZoneStatus,
+  zoneTitle,
+} from '../admin/documents.js';
 import { age, plain, type Style, since, styleFor, table } from '../system/terminal.js';
 import { askResolver } from './ask.js';
 import { EXIT_FAILED, EXIT_OK, print } from './output.js';
@@ -68,7 +74,7 @@ function zoneTable(zones: readonly ZoneStatus[], style: Style, now: number): str
     'checks',
   ];
   const rows = zones.map((zone) => [
-    plain(zone.name),
+    plain(zoneTitle(zone)),
     zone.state === 'fresh' ? style.good(zone.state) : style.warn(zone.state),
     zone.heard ? 'heard' : style.warn(`not heard since ${since(zone.since, now)}`),
     zone.lastConfirmedMs === undefined ? '-' : `${age(zone.lastConfirmedMs)} ago`,
@@ -85,18 +91,17 @@ function zoneTable(zones: readonly ZoneStatus[], style: Style, now: number): str
 const MAX_SHOWN = 5;
 
 function zoneNotes(zone: ZoneStatus, style: Style): string[] {
+  const title = plain(zoneTitle(zone));
   const note = (what: string, items: readonly string[]) => {
     if (items.length === 0) return [];
     const more = items.length > MAX_SHOWN ? ` and ${items.length - MAX_SHOWN} more` : '';
-    return [`  ${plain(zone.name)}: ${what}: ${items.slice(0, MAX_SHOWN).map(plain).join(', ')}${more}`];
+    return [`  ${title}: ${what}: ${items.slice(0, MAX_SHOWN).map(plain).join(', ')}${more}`];
   };
   return [
-    ...(zone.source === 'snapshot'
-      ? [`  ${plain(zone.name)}: from the snapshot, the registry has not spoken yet`]
-      : []),
+    ...(zone.source === 'snapshot' ? [`  ${title}: from the snapshot, the registry has not spoken yet`] : []),
     ...(zone.guard.zone
       ? [
-          `  ${style.warn(`${plain(zone.name)}: the guard holds the whole zone: ${count(zone.guarded, 'endpoint')} kept against the registry's word`)} (holdfast accept '*' --zone ${plain(zone.name)} lets go)`,
+          `  ${style.warn(`${title}: the guard holds the whole zone: ${count(zone.guarded, 'endpoint')} kept against the registry's word`)} (holdfast accept '*' --zone ${plain(zone.name)} lets go)`,
         ]
       : []),
     ...note('guard holds endpoints of', zone.guard.services),
@@ -106,7 +111,7 @@ function zoneNotes(zone: ZoneStatus, style: Style): string[] {
       'not understood',
       zone.rejected.map(({ where, reason }) => `${where}: ${reason}`),
     ),
-    ...(zone.checks === 'off' ? [`  ${plain(zone.name)}: no checks: stale endpoints are not corrected`] : []),
+    ...(zone.checks === 'off' ? [`  ${title}: no checks: stale endpoints are not corrected`] : []),
   ];
 }
 

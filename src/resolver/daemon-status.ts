@@ -1,5 +1,5 @@
 /** What the HTTP interface tells of the whole process. */
-import type { AdminSource, StatusDocument, ZoneStatus } from '../admin/documents.js';
+import { type AdminSource, type StatusDocument, type ZoneStatus, zoneTitle } from '../admin/documents.js';
 import type { Config } from '../config/types.js';
 import type { AnswerServer, ListenerStatus } from '../server/answer-server.js';
 import type { Clock, Instant } from '../system/clock.js';
@@ -8,6 +8,7 @@ import type { ForwardLink } from './forward-link.js';
 import type { ProberLink } from './prober-link.js';
 import type { Resolver } from './resolver.js';
 import type { Snapshots } from './snapshots.js';
+import { zoneView } from './status.js';
 import { describeAge } from './status-text.js';
 
 export interface DaemonFacts {
@@ -71,14 +72,15 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
     );
   }
   for (const zone of zones) {
+    const title = `zone ${zoneTitle(zone)}`;
     if (!zone.heard) {
       const silent = describeAge(Math.max(0, now.wall - Date.parse(zone.since))).text;
       const capacity =
         zone.state === 'never-synced' ? 'nothing to answer with yet' : 'capacity is frozen: no new endpoints';
-      problems.push(`zone ${zone.name}: registry not heard for ${silent} (${zone.reason ?? 'unknown'}); ${capacity}`);
+      problems.push(`${title}: registry not heard for ${silent} (${zone.reason ?? 'unknown'}); ${capacity}`);
     }
-    if (zone.guard.alarm) problems.push(`zone ${zone.name}: ${alarmText(zone)}`);
-    for (const name of zone.floor) problems.push(`zone ${zone.name}: ${name} is answered by the floor (R11)`);
+    if (zone.guard.alarm) problems.push(`${title}: ${alarmText(zone)}`);
+    for (const name of zone.floor) problems.push(`${title}: ${name} is answered by the floor (R11)`);
   }
   for (const { family, forMs } of prober.suspected ?? []) {
     const since = describeAge(forMs).text;
@@ -150,7 +152,9 @@ function notReady(parts: DaemonParts): string[] {
   const problems: string[] = [];
   if (!parts.server.listeners().some(({ state }) => state === 'up')) problems.push('no listen address is bound');
   for (const zone of parts.resolver.zones) {
-    if (zone.source === 'none') problems.push(`zone ${zone.config.name} has had no list and no snapshot yet`);
+    if (zone.source !== 'none') continue;
+    const title = zoneTitle({ name: zone.config.name, ...zoneView(zone.config) });
+    problems.push(`zone ${title} has had no list and no snapshot yet`);
   }
   return problems;
 }

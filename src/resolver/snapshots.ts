@@ -8,6 +8,7 @@ import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
 import { makeFolder } from '../system/folder.js';
 import type { Log } from './events.js';
 import { type Resolver, zoneKeys } from './resolver.js';
+import { zoneView } from './status.js';
 
 /** A snapshot that is not trusted waits so long for the registry's own word. */
 const UNTRUSTED_WAIT_MS: Ms = 2_000;
@@ -108,11 +109,16 @@ export class Snapshots {
   }
 
   /** For the metrics: how old each zone's file is. */
-  readings(nowWall: WallMs): { zone: string; ageMs?: Ms; problems: number }[] {
+  readings(nowWall: WallMs): { zone: string; view?: string; ageMs?: Ms; problems: number }[] {
     return [...this.#resolver.zones].map(({ key, config }) => {
       const wall = this.#written.get(key);
       const problems = this.problems.has(key) ? 1 : 0;
-      return { zone: config.name, ...(wall === undefined ? {} : { ageMs: Math.max(0, nowWall - wall) }), problems };
+      return {
+        zone: config.name,
+        ...zoneView(config),
+        ...(wall === undefined ? {} : { ageMs: Math.max(0, nowWall - wall) }),
+        problems,
+      };
     });
   }
 

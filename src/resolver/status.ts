@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import type { ServiceStatus, ZoneStatus } from '../admin/documents.js';
 import type { CatalogRow } from '../catalog/row.js';
+import type { ZoneConfig } from '../config/types.js';
 import { registryIdentity } from '../registry/identity.js';
 import type { Instant } from '../system/clock.js';
 import type { Zone } from './zone.js';
@@ -25,6 +26,7 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
   const stale = zone.isStale(now.boot);
   return {
     name: zone.config.name,
+    ...zoneView(zone.config),
     state: zone.source === 'none' ? 'never-synced' : stale ? 'stale' : 'fresh',
     heard: zone.hearing.heard,
     ...(zone.hearing.heard || zone.hearing.reason === undefined ? {} : { reason: zone.hearing.reason }),
@@ -78,6 +80,12 @@ function hasChecks(zone: Zone, endpoints: number): boolean {
   if (endpoints > 0) return false;
   const { check, services } = zone.config;
   return [check, ...services.map(({ settings }) => settings.check)].some((one) => (one?.type ?? 'none') !== 'none');
+}
+
+/** The addresses of a zone that is not asked at all of them (R31). */
+export function zoneView({ listen }: Pick<ZoneConfig, 'listen'>): { view?: string } {
+  if (listen === undefined) return {};
+  return { view: listen.map(({ address, port }) => hostPort(address, port)).join(', ') };
 }
 
 function stands(row: CatalogRow): boolean {
