@@ -10,6 +10,7 @@ import t, { type Test as Tap } from 'tap';
 import type { LimitsConfig, ZoneConfig } from '../src/config/types.js';
 import { nextBackoff } from '../src/registry/backoff.js';
 import { ChangeBatch } from '../src/registry/change-batch.js';
+import { EtcdRegistry } from '../src/registry/etcd.js';
 import type { Layout } from '../src/registry/etcd-layout.js';
 import { EtcdMirror } from '../src/registry/etcd-mirror.js';
 import { plainLayout } from '../src/registry/etcd-plain.js';
@@ -1308,6 +1309,91 @@ t.test('a mirror of keys tells what a write or a delete changes', async (t) => {
   t.equal(mirror.size, 2);
 });
 
+t.test('R4, R6: a key of etcd that cannot be read takes nothing away', async (t) => {
+  const layout = plainLayout(new AddressPolicy([], false), undefined);
+  const good = { 'web/1': '{"address":"10.0.0.1","port":80}', web: '{"check":{"type":"tcp"}}' };
+  const list = (keys: Record<string, string>, before?: EtcdMirror): EtcdMirror => {
+    const mirror = new EtcdMirror('/p/', layout);
+    for (const [key, value] of Object.entries(keys)) mirror.list(`/p/${key}`, value, before);
+    return mirror;
+  };
+  const web = { name: 'web', rows: [row({ id: '1' })], check: { type: 'tcp' } };
+  const told = ['/p/web', '/p/web/1'].map((where) => {
+    return { where, reason: 'the value is not JSON; its last good value stands' };
+  });
+  const first = list(good);
+  t.same(
+    [first.put('/p/web/1', 'junk'), first.put('/p/web', 'junk')],
+    [
+      ['web', 'web'],
+      ['web', 'web'],
+    ],
+  );
+  const watched = { services: [web], gone: [], releases: [], rejected: told };
+  t.same(first.changes(['web']), watched, 'the row and the check stand');
+  first.put('/p/web/1', 'other junk');
+  t.same(first.changes(['web']), watched, 'however often it is written');
+  first.put('/p/new/1', 'junk');
+  t.equal(first.doubt, undefined, 'a new key held nothing before');
+  const second = list({ 'web/1': 'junk', web: '[', 'new/1': 'junk' }, first);
+  t.match(second.contents(), { services: [web, { name: 'new', rows: [] }] }, 'over a new list, too');
+  t.equal(second.doubt, undefined);
+  second.put('/p/web/1', good['web/1']);
+  second.put('/p/web', '{}');
+  t.match(second.changes(['web']), { services: [{ rows: [{}], check: undefined }], rejected: [{ where: '/p/new/1' }] });
+  second.put('/p/web/1', 'junk');
+  second.delete('/p/web/1');
+  t.match(
+    second.changes(['web']),
+    { services: [{ rows: [] }], rejected: [{ where: '/p/new/1' }] },
+    'a delete is a word',
+  );
+
+  const restarted = list({ ...good, 'web/2': 'junk', 'bad/1': '{"address":"x"}' });
+  t.equal(restarted.doubt, '/p/web/2: the value is not JSON', 'nothing is known of what it held');
+  t.match(restarted.contents().rejected[0], { where: '/p/web/2' }, 'the reason comes first');
+  t.equal(list({ 'web/2': 'junk' }, restarted).doubt, '/p/web/2: the value is not JSON', 'until it is mended');
+  t.equal(list({ ...good, 'web/2': good['web/1'] }, restarted).doubt, undefined);
+  t.equal(list(good, restarted).doubt, undefined);
+  t.equal(list({ 'bad/1': '{"address":"x"}' }).doubt, undefined, 'what says something wrong loses its own row only');
+});
+
+t.test('R6: etcd with a key that could never be read is listed again, not watched', async (t) => {
+  const base64 = (text: string): string => Buffer.from(text).toString('base64');
+  let value = 'junk';
+  const paths: unknown[] = [];
+  const server = createServer((req, res) => {
+    paths.push(req.url);
+    const kvs = [
+      { key: '/p/web/1', value: '{"address":"10.0.0.1","port":80}' },
+      { key: '/p/web/2', value },
+    ].map((kv) => ({ key: base64(kv.key), value: base64(kv.value), mod_revision: '5' }));
+    res.end(JSON.stringify({ header: { cluster_id: '1', revision: '7' }, kvs, count: '2' }));
+  });
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const registry = new EtcdRegistry(
+    { type: 'etcd', endpoints: [endpoint], prefix: '/p', layout: 'plain' },
+    { softTtl: 10_000, limits: LIMITS, allowAddresses: [] },
+  );
+  t.teardown(() => {
+    registry.close();
+    server.close();
+    server.closeAllConnections();
+  });
+  const poll = async (): Promise<unknown> => {
+    const result = await registry.poll({ signal: NEVER, fresh: true });
+    return 'reason' in result ? result.reason : brief(result);
+  };
+  t.same(await poll(), ['additions only', 'web=10.0.0.1']);
+  t.equal(await registry.follow(NEVER, () => t.fail('nothing is delivered')), '/p/web/2: the value is not JSON');
+  t.same(paths, ['/v3/kv/range'], 'no watch is opened');
+  value = '{"address":"10.0.0.2","port":80}';
+  t.same(await poll(), ['web=10.0.0.1,10.0.0.2'], 'mended');
+  value = 'junk';
+  t.same(await poll(), ['web=10.0.0.1,10.0.0.2'], 'its last good value stands, and the list is believed');
+});
+
 t.test('targets of HTTP service discovery: the labels say the rest', async (t) => {
   const options = { serviceLabel: 'job', port: undefined, policy: new AddressPolicy([], false), where: 'http://sd' };
   const read = (groups: unknown): ReturnType<typeof readTargets> => readTargets(JSON.stringify(groups), options);
@@ -1366,9 +1452,10 @@ t.test('targets of HTTP service discovery: the labels say the rest', async (t) =
         { name: 'dns', rows: [row({ id: '10.0.0.3:53', address: '10.0.0.3', port: 53, protocol: 'udp' })] },
       ],
       rejected: [],
+      removalsBelievable: true,
     },
   );
-  t.same(read([]), { services: [], rejected: [] }, 'none at all is legal');
+  t.same(read([]), { services: [], rejected: [], removalsBelievable: true }, 'none at all is legal');
   const bad = read([
     { targets: ['10.0.0.1:70000', 'db.example:80', '10.0.0.1', 5, '::1:80', '10.0.0.9:9'], labels: { job: 'web' } },
     { targets: ['10.0.0.1:1'] },
@@ -1377,14 +1464,14 @@ t.test('targets of HTTP service discovery: the labels say the rest', async (t) =
     { targets: ['10.0.0.1:1'], labels: { job: 'c', __meta_holdfast_check_type: 'exec' } },
   ]);
   t.same(typeof bad === 'string' ? bad : bad.rejected.map(({ where, reason }) => `${where}: ${reason}`), [
+    'http://sd: group 0, "5": expected text such as "10.0.0.1:8080"',
+    'http://sd: group 2: targets must be a list such as ["10.0.0.1:8080"]',
+    'http://sd: group 3: targets must be a list such as ["10.0.0.1:8080"]',
     'http://sd: group 0, "10.0.0.1:70000": port must be 1 to 65535, not "70000"',
     'http://sd: group 0, "db.example:80": address must be an IP address, not "db.example"',
     'http://sd: group 0, "10.0.0.1": expected an address and port',
-    'http://sd: group 0, "5": expected an address and port',
     'http://sd: group 0, "::1:80": expected an address and port',
     'http://sd: group 1: no label job, which names the service',
-    'http://sd: group 2: targets must be a list such as ["10.0.0.1:8080"]',
-    'http://sd: group 3: targets must be a list such as ["10.0.0.1:8080"]',
     'http://sd: group 4, its check: check.type must be one of tcp, http, https, grpc, none',
   ]);
   t.match(bad, {
@@ -1392,7 +1479,32 @@ t.test('targets of HTTP service discovery: the labels say the rest', async (t) =
       { name: 'web', rows: [{ address: '10.0.0.9' }] },
       { name: 'c', rows: [{ port: 1 }] },
     ],
+    removalsBelievable: false,
   });
+  const good = { targets: ['10.0.0.1:80', 'db.example:80'], labels: { job: 'web' } };
+  t.match(
+    read([good, { targets: ['10.0.0.2:80'] }]),
+    { removalsBelievable: true },
+    'what says nothing of us is a note',
+  );
+  for (const unread of [
+    null,
+    7,
+    [],
+    {},
+    { targets: {} },
+    { targets: [], labels: [] },
+    { targets: [7], labels: good.labels },
+  ]) {
+    const web = { name: 'web', rows: [{ address: '10.0.0.1' }] };
+    t.match(read([good, unread]), { services: [web], removalsBelievable: false }, JSON.stringify(unread));
+  }
+  t.match(read([{ targets: ['10.0.0.1:80'], labels: { job: 7 } }, good]), { removalsBelievable: false });
+  t.equal(
+    read([{ targets: 'x' }, null, { targets: [], labels: { job: 'web' } }]),
+    'no endpoint can be read: group 0: targets must be a list such as ["10.0.0.1:8080"]',
+    'which is another thing than an empty list',
+  );
   t.equal(readTargets('{"targets": []}', options), 'the body is not a list of target groups');
   t.equal(readTargets('<html>', options), 'the body is not JSON');
   t.match(readTargets('[{"targets": ["10.0.0.1"], "labels": {"job": "a"}}]', { ...options, port: 9100 }), {
@@ -1432,6 +1544,11 @@ t.test('a registry behind HTTP: what is a list, and what is not believed', async
   });
   t.same(await ask({ type: 'Application/JSON; charset=utf-8' }), ['a=10.0.0.1']);
   t.same(await ask({ body: '[]' }), []);
+  t.same(
+    await ask({ body: '[7, {"targets": ["10.0.0.1:80"], "labels": {"job": "a"}}]' }),
+    ['additions only', 'a=10.0.0.1'],
+    'R6: a group that cannot be read takes no endpoint away',
+  );
   t.equal(await ask({ type: 'text/html' }), 'unbelievable URL: the content type is not application/json');
   t.equal(await ask({ body: '' }), 'unbelievable URL: the body is not JSON');
   t.equal(await ask({ body: Buffer.from([0xff]) }), 'unbelievable URL: the body is not UTF-8');

@@ -7,7 +7,13 @@ export type KeyContents =
   /** Settings of a service, which is listed by them alone. */
   | { readonly kind: 'settings'; readonly service: string; readonly check?: ListedCheck }
   | { readonly kind: 'release'; readonly service: string; readonly wall: number }
-  | { readonly kind: 'bad'; readonly reason: string; readonly service?: string };
+  | {
+      readonly kind: 'bad';
+      readonly reason: string;
+      readonly service?: string;
+      /** It does not even say anything wrong: what the key held before may be meant still. */
+      readonly unreadable?: true;
+    };
 
 /** Where a record of SkyDNS lies, which decides about groups. */
 export interface Place {

@@ -1,4 +1,7 @@
-/** The keys below a prefix as they are known here, and the services that they make. */
+/**
+ * The keys below a prefix as they are known here, and the services that they make. Of a key whose value cannot be read
+ * the last good value stands (R4). Where nothing is known of it, nothing that is missing is known to have left (R6).
+ */
 import type { KeyContents, Layout } from './etcd-layout.js';
 import { Notes } from './notes.js';
 import type { ListedCheck, Listing, Rejected, ReleaseMark, Row } from './registry.js';
@@ -18,6 +21,10 @@ export class EtcdMirror {
   readonly #services = new Map<string, Set<string>>();
   /** Keys that are no rows: bad ones and release marks. */
   readonly #others = new Set<string>();
+  /** Why the present value of a key cannot be read, where its last good one stands. */
+  readonly #outdated = new Map<string, string>();
+  /** The same where its last good one is not known. */
+  readonly #lost = new Map<string, string>();
 
   /** @param prefix of all keys, with its slash */
   constructor(prefix: string, layout: Layout) {
@@ -29,10 +36,33 @@ export class EtcdMirror {
     return this.#keys.size;
   }
 
+  /** Why nothing may be taken away on the word of this list (R6), when that is so: the key, and what is wrong with it. */
+  get doubt(): string | undefined {
+    const [first] = this.#lost;
+    return first === undefined ? undefined : `${first[0]}: ${first[1]}`;
+  }
+
   /** A key was written. Returns the services that it concerns. */
   put(key: string, value: string): string[] {
+    return this.#take(key, value, this);
+  }
+
+  /** A key is in a list. @param before what was known at the list; undefined when nothing was */
+  list(key: string, value: string, before: EtcdMirror | undefined): void {
+    this.#take(key, value, before);
+  }
+
+  #take(key: string, value: string, known: EtcdMirror | undefined): string[] {
+    const last = known === undefined ? undefined : known.#keys.get(key);
+    const doubtful = known === undefined || known.#lost.has(key);
     const before = this.delete(key);
-    const contents = this.#layout(key.slice(this.#prefix.length), value);
+    let contents = this.#layout(key.slice(this.#prefix.length), value);
+    if (contents.kind === 'bad' && contents.unreadable) {
+      if (last?.kind === 'rows' || last?.kind === 'settings') {
+        this.#outdated.set(key, contents.reason);
+        contents = last;
+      } else if (doubtful) this.#lost.set(key, contents.reason);
+    }
     this.#keys.set(key, contents);
     if (contents.kind === 'bad' || contents.kind === 'release') this.#others.add(key);
     if (contents.kind === 'release' || contents.service === undefined) return before;
@@ -48,6 +78,8 @@ export class EtcdMirror {
     if (contents === undefined) return [];
     this.#keys.delete(key);
     this.#others.delete(key);
+    this.#outdated.delete(key);
+    this.#lost.delete(key);
     if (contents.kind === 'release' || contents.service === undefined) return [];
     const keys = this.#services.get(contents.service);
     keys?.delete(key);
@@ -90,10 +122,15 @@ export class EtcdMirror {
   #marks(): { readonly releases: readonly ReleaseMark[]; readonly rejected: readonly Rejected[] } {
     const notes = new Notes();
     const releases: ReleaseMark[] = [];
+    // What is in doubt comes first: it is named as the reason.
+    for (const key of [...this.#lost.keys()].sort()) notes.add(key, this.#lost.get(key)!);
+    for (const key of [...this.#outdated.keys()].sort()) {
+      notes.add(key, `${this.#outdated.get(key)}; its last good value stands`);
+    }
     for (const key of [...this.#others].sort()) {
       const contents = this.#keys.get(key);
       if (contents?.kind === 'release') releases.push({ service: contents.service, wall: contents.wall });
-      else if (contents?.kind === 'bad') notes.add(key, contents.reason);
+      else if (contents?.kind === 'bad' && !this.#lost.has(key)) notes.add(key, contents.reason);
     }
     return { releases, rejected: notes.list('other keys') };
   }

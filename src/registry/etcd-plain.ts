@@ -24,7 +24,7 @@ export function plainLayout(policy: AddressPolicy, port: number | undefined): La
     const fields = readObject(value);
     if (rest.length === 0) return readSettings(service, fields);
     const id = rest.join('/');
-    if (typeof fields === 'string') return { kind: 'bad', service, reason: fields };
+    if (typeof fields === 'string') return { kind: 'bad', service, reason: fields, unreadable: true };
     const unknown = Object.keys(fields).find((name) => !ENDPOINT_KEYS.has(name) && !name.startsWith('x-'));
     if (unknown !== undefined) return { kind: 'bad', service, reason: `unknown field ${quote(unknown)}` };
     const ported = fields.port == null && fields.ports == null && port !== undefined ? { ...fields, port } : fields;
@@ -34,7 +34,7 @@ export function plainLayout(policy: AddressPolicy, port: number | undefined): La
 }
 
 function readSettings(service: string, fields: Record<string, unknown> | string): KeyContents {
-  if (typeof fields === 'string') return { kind: 'bad', service, reason: fields };
+  if (typeof fields === 'string') return { kind: 'bad', service, reason: fields, unreadable: true };
   const unknown = Object.keys(fields).find((name) => name !== 'check' && !name.startsWith('x-'));
   if (unknown !== undefined) return { kind: 'bad', service, reason: `unknown field ${quote(unknown)} of a service` };
   if (fields.check == null) return { kind: 'settings', service };

@@ -22,7 +22,7 @@ export function skydnsLayout(policy: AddressPolicy, port: number | undefined): L
     const [service = '', ...labels] = key.split('/');
     if (service === '' || labels.includes('')) return { kind: 'bad', reason: 'an empty label in the key' };
     const fields = readObject(value);
-    if (typeof fields === 'string') return { kind: 'bad', service, reason: fields };
+    if (typeof fields === 'string') return { kind: 'bad', service, reason: fields, unreadable: true };
     const { host, priority, weight, group } = fields;
     if (host == null || host === '') return { kind: 'bad', service, reason: 'no host' };
     if (group != null && typeof group !== 'string') return { kind: 'bad', service, reason: 'group must be text' };

@@ -100,6 +100,9 @@ export class EtcdRegistry implements Adapter, Follower {
   async follow(signal: AbortSignal, deliver: (delivery: Delivery) => void): Promise<string> {
     const known = this.#known;
     if (known === undefined) return 'nothing was read yet';
+    // A change would be believed for removals, too: until it is mended there are lists alone.
+    const { doubt } = known.mirror;
+    if (doubt !== undefined) return doubt;
     const watch = await this.#gateway.watch(
       known.endpoint,
       { ...this.#range(), start_revision: String(known.revision + 1n), progress_notify: true },
@@ -141,17 +144,24 @@ export class EtcdRegistry implements Adapter, Follower {
     if ('reason' in head) return head;
     const { epoch, revision } = head;
     const mirror = this.#newMirror();
+    const before = this.#known?.epoch === epoch ? this.#known.mirror : undefined;
     let newest = 0n;
     for (const { key, value, mod_revision } of reply.kvs ?? []) {
       const written = toRevision(mod_revision);
       if (typeof key !== 'string' || written === undefined) return STRANGE;
       if (written > newest) newest = written;
-      mirror.put(decode(key), decode(value ?? ''));
+      mirror.list(decode(key), decode(value ?? ''), before);
     }
     if (mirror.size !== head.count) return { kind: 'unbelievable', reason: 'the list is not whole' };
     this.#known = { endpoint, epoch, revision, newest, mirror };
     const contents = mirror.contents();
-    return { kind: 'list', epoch, revision: String(revision), ...contents, removalsBelievable: true };
+    return {
+      kind: 'list',
+      epoch,
+      revision: String(revision),
+      ...contents,
+      removalsBelievable: mirror.doubt === undefined,
+    };
   }
 
   /** The same failures give the same words, in whatever order the members were asked. */

@@ -41,7 +41,10 @@ export interface TargetsOptions {
 
 export interface TargetsContents {
   readonly services: readonly Listing[];
+  /** Those that put removals in doubt first. */
   readonly rejected: readonly Rejected[];
+  /** R6: false when something could not be read: what is missing may be in it. */
+  readonly removalsBelievable: boolean;
 }
 
 interface Service {
@@ -59,31 +62,50 @@ export function readTargets(body: string, options: TargetsOptions): TargetsConte
   }
   if (!Array.isArray(groups)) return 'the body is not a list of target groups';
   const notes = new Notes();
+  const doubts = new Notes();
   const services = new Map<string, Service>();
   groups.forEach((group: unknown, index) => {
     const where = `${options.where}: group ${index}`;
-    const problem = readGroup(group, options, services, (target, reason) => notes.add(`${where}, ${target}`, reason));
-    if (problem !== undefined) notes.add(where, problem);
+    for (const { what, reason, unread } of readGroup(group, options, services)) {
+      (unread ? doubts : notes).add(what === undefined ? where : `${where}, ${what}`, reason);
+    }
   });
+  const unreadable = doubts.list(options.where);
+  const [first] = unreadable;
+  if (first !== undefined && [...services.values()].every(({ rows }) => rows.length === 0)) {
+    return `no endpoint can be read: ${first.where.slice(options.where.length + 2)}: ${first.reason}`;
+  }
   const listings = [...services].map(([name, { rows, check }]): Listing => {
     const listing = { name, rows: collapseRows(rows) };
     return check === undefined ? listing : { ...listing, check };
   });
-  return { services: listings, rejected: notes.list(options.where) };
+  return {
+    services: listings,
+    rejected: [...unreadable, ...notes.list(options.where)],
+    removalsBelievable: first === undefined,
+  };
 }
 
-function readGroup(
-  group: unknown,
-  options: TargetsOptions,
-  services: Map<string, Service>,
-  bad: (target: string, reason: string) => void,
-): string | undefined {
+interface Fault {
+  readonly reason: string;
+  /** The part of the group that it is about. */
+  readonly what?: string;
+  /** It is not understood: what it means to say may be anything. Otherwise it is understood, and left out. */
+  readonly unread?: true;
+}
+
+/** Adds what a group says to `services`. Returns what is wrong with it. */
+function readGroup(group: unknown, options: TargetsOptions, services: Map<string, Service>): Fault[] {
   const { targets, labels = {} } = (group ?? {}) as { targets?: unknown; labels?: unknown };
-  if (!Array.isArray(targets)) return 'targets must be a list such as ["10.0.0.1:8080"]';
-  if (typeof labels !== 'object' || labels === null || Array.isArray(labels)) return 'labels must be a map';
+  if (!Array.isArray(targets)) return [{ reason: 'targets must be a list such as ["10.0.0.1:8080"]', unread: true }];
+  if (typeof labels !== 'object' || labels === null || Array.isArray(labels))
+    return [{ reason: 'labels must be a map', unread: true }];
   const named = new Map<string, unknown>(Object.entries(labels));
   const name = named.get(options.serviceLabel);
-  if (typeof name !== 'string' || name === '') return `no label ${options.serviceLabel}, which names the service`;
+  if (name === undefined || name === '')
+    return [{ reason: `no label ${options.serviceLabel}, which names the service` }];
+  if (typeof name !== 'string') return [{ reason: `label ${options.serviceLabel} must be text`, unread: true }];
+  const faults: Fault[] = [];
   const fields: Record<string, unknown> = {};
   for (const [label, field] of Object.entries(FIELDS)) {
     const value = named.get(META + label);
@@ -97,18 +119,22 @@ function readGroup(
   let service = services.get(name);
   if (service === undefined) services.set(name, (service = { rows: [] }));
   const check = checkOf(named);
-  if (typeof check === 'string') bad('its check', check);
+  if (typeof check === 'string') faults.push({ reason: check, what: 'its check' });
   else if (check !== undefined) service.check ??= check;
   for (const target of targets as unknown[]) {
-    const place = typeof target === 'string' ? readPlace(target, options.port) : undefined;
+    if (typeof target !== 'string') {
+      faults.push({ reason: 'expected text such as "10.0.0.1:8080"', what: quote(target), unread: true });
+      continue;
+    }
+    const place = readPlace(target, options.port);
     const rows =
       place === undefined
         ? 'expected an address and port'
         : readRows({ ...fields, ...place }, DEFAULTS, options.policy);
-    if (typeof rows === 'string') bad(quote(target), rows);
+    if (typeof rows === 'string') faults.push({ reason: rows, what: quote(target) });
     else service.rows.push(...rows);
   }
-  return undefined;
+  return faults;
 }
 
 /** `10.0.0.1:8080`, `[fd00::1]:8080`, or without a port where one is given for all. */

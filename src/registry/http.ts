@@ -84,7 +84,7 @@ export class HttpRegistry implements Adapter {
     }
     const contents = readTargets(text, this.#targets);
     if (typeof contents === 'string') return { kind: 'unbelievable', reason: contents };
-    return { kind: 'list', epoch: EPOCH, ...contents, releases: [], removalsBelievable: true };
+    return { kind: 'list', epoch: EPOCH, ...contents, releases: [] };
   }
 
   /** A bearer token, or a name with a password. */
