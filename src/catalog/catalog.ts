@@ -36,6 +36,9 @@ export class Catalog {
   readonly #guard: Guard;
   readonly #events: CatalogEvents;
   #rows = 0;
+  /** What the registry lists of them, so that a change to one service costs that service only. */
+  #listedServices = 0;
+  #listedRows = 0;
 
   constructor(limits: LimitsConfig, guard: Guard, events: CatalogEvents) {
     this.#limits = limits;
@@ -64,11 +67,13 @@ export class Catalog {
       rows += listing.rows.length;
     }
     if (report.kind === 'change') {
-      const replaced = new Set([...report.gone, ...report.services.map((listing) => listing.name)]);
-      for (const service of this.services.values()) {
-        if (!service.listed || replaced.has(service.name)) continue;
-        services++;
-        for (const row of service.rows.values()) if (row.listed) rows++;
+      services += this.#listedServices;
+      rows += this.#listedRows;
+      for (const name of new Set([...report.gone, ...report.services.map((listing) => listing.name)])) {
+        const service = this.services.get(name);
+        if (!service?.listed) continue;
+        services--;
+        for (const row of service.rows.values()) if (row.listed) rows--;
       }
     }
     if (services > maxServices) return `${services} services, more than maxServices (${maxServices})`;
@@ -112,8 +117,10 @@ export class Catalog {
   /** Takes in a service from a snapshot. */
   restore(service: Service): void {
     this.services.set(service.name, service);
+    if (service.listed) this.#listedServices++;
     for (const row of service.rows.values()) {
       this.#rows++;
+      if (row.listed) this.#listedRows++;
       this.#events.added(service, row);
     }
     this.#guard.restored(service);
@@ -128,6 +135,7 @@ export class Catalog {
     }
     if (!service.listed) {
       service.listed = true;
+      this.#listedServices++;
       touched.add(service);
     }
     if (JSON.stringify(service.check) !== JSON.stringify(listing.check)) {
@@ -155,6 +163,7 @@ export class Catalog {
     touched.add(service);
     const before = this.#events.strength(service);
     service.listed = false;
+    this.#listedServices--;
     for (const [key, row] of service.rows) if (row.listed) this.#leave(service, key, row, how, () => before);
   }
 
@@ -162,6 +171,7 @@ export class Catalog {
     const added = new CatalogRow(row, how.first || how.unguarded ? Number.NEGATIVE_INFINITY : how.heard);
     service.rows.set(key, added);
     this.#rows++;
+    this.#listedRows++;
     touched.add(service);
     this.#events.added(service, added);
   }
@@ -172,6 +182,7 @@ export class Catalog {
     if (heldBack && !how.removals && row.passing) return false;
     const flips = now.state === 'critical' && row.passing && row.answered;
     let changed = !row.listed;
+    if (!row.listed) this.#listedRows++;
     row.listed = true;
     changed = row.update(now) || changed;
     if (flips) {
@@ -188,6 +199,7 @@ export class Catalog {
     if (!how.removals) return false;
     const wasAnswered = row.answered || row.loss !== undefined || row.hold !== undefined;
     row.listed = false;
+    this.#listedRows--;
     if (how.unguarded) this.#guard.found(row);
     else if (row.state !== 'draining' && (wasAnswered || how.newEpoch)) {
       this.#guard.lost(service, row, strength(), how.heard, how.wall, how.newEpoch);
