@@ -14,8 +14,9 @@ when and on what it was measured. The machines are small and shared: only the ra
 /** Replaces a section. `lines` are Markdown; `facts` is a list of what else to say of the run. */
 export function writeSection(id, title, command, facts, lines) {
   const sections = new Map(readSections());
+  const given = process.argv.length > 2 ? ['--', ...process.argv.slice(2)] : [];
   const about = [
-    `\`${command}\`, ${new Date().toISOString().slice(0, 10)}, holdfast ${holdfastVersion()}`,
+    `\`${[command, ...given].join(' ')}\`, ${new Date().toISOString().slice(0, 10)}, holdfast ${holdfastVersion()}`,
     machineText(),
     `load average at the end ${load()}`,
     ...facts,
