@@ -800,6 +800,13 @@ t.test('what came into force is kept, and serves when the file is bad (R35)', as
 });
 
 t.test('an unchanged file is not checked again, a changed one is', async (t) => {
+  const json = { version: 1, stateDir: 'state', zones: [{ name: 'a.b', registry: { type: 'file', path: 's.json' } }] };
+  const inJson = join(t.testdir({ 'holdfast.json': JSON.stringify(json, null, 2) }), 'holdfast.json');
+  await keepLastGood(await loadQuickly(inJson, PLACES), PLACES);
+  const kept = join(inJson, '..', 'state', 'config.last-good.json');
+  writeFileSync(kept, readFileSync(kept, 'utf8').replace('"workers":1', '"workers":7'));
+  t.equal((await loadQuickly(inJson, PLACES)).config.workers, 7, 'also one that is written as JSON');
+
   const dir = t.testdir({ 'holdfast.yaml': `${LEAST}stateDir: state\n` });
   const file = join(dir, 'holdfast.yaml');
   const checked = join(dir, 'state', 'config.last-good.json');

@@ -127,6 +127,8 @@ function readOrNothing(file: string): string {
 }
 
 function stateDirOf(file: string, text: string): string | undefined {
-  const written = /^stateDir:[ \t]*["']?([^"'#\r\n]+?)["']?[ \t]*(?:#.*)?$/m.exec(text)?.[1];
+  const yaml = /^stateDir:[ \t]*["']?([^"'#\r\n]+?)["']?[ \t]*(?:#.*)?$/m.exec(text);
+  const json = /"stateDir"\s*:\s*"([^"\\]+)"/.exec(text);
+  const written = (yaml ?? json)?.[1];
   return written === undefined ? undefined : resolve(dirname(resolve(file)), written);
 }
