@@ -273,7 +273,7 @@ services2: {}
     contents.rejected.map(({ where, reason }) => `${where}: ${reason}`),
     [
       's.yaml:23: a release mark must be a time such as 2031-05-04T09:30:00Z',
-      's.yaml:24: unknown key "services2": expected services or release',
+      's.yaml:24: unknown key "services2": expected services, nodes or release',
       's.yaml:4: unknown key "colour"',
       `s.yaml:2: check.type must be one of tcp, http, https, grpc, none; the zone's own check is used`,
       's.yaml:7: port must be 1 to 65535, not "70000"',

@@ -1,4 +1,4 @@
-import type { Protocol, Row, RowState } from '../registry/registry.js';
+import { type ListedNode, type Protocol, type Row, type RowState, sameNode } from '../registry/registry.js';
 import type { Ms, WallMs } from '../system/clock.js';
 
 /** A point on a zone's heard clock (R4): time that passed while its registry was heard. */
@@ -47,6 +47,8 @@ export class CatalogRow implements Row {
   tags: readonly string[];
   zone: string | undefined;
   state: RowState;
+  node: ListedNode | undefined;
+  atNode: boolean | undefined;
   /** False: it has left; it is a tombstone, or held. */
   listed = true;
   /** Heard time of its first listing; -Infinity when it came with the first list or a snapshot. */
@@ -81,6 +83,8 @@ export class CatalogRow implements Row {
     this.tags = row.tags;
     this.zone = row.zone;
     this.state = row.state;
+    this.node = row.node;
+    this.atNode = row.atNode;
     this.addedAt = addedAt;
   }
 
@@ -93,6 +97,8 @@ export class CatalogRow implements Row {
       row.state !== this.state ||
       row.id !== this.id ||
       row.zone !== this.zone ||
+      (row.atNode === true) !== (this.atNode === true) ||
+      !sameNode(row.node, this.node) ||
       !sameStrings(row.tags, this.tags);
     if (!changed) return false;
     this.id = row.id;
@@ -102,6 +108,8 @@ export class CatalogRow implements Row {
     this.state = row.state;
     this.portName = row.portName;
     this.zone = row.zone;
+    this.node = row.node;
+    this.atNode = row.atNode;
     return true;
   }
 

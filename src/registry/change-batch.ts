@@ -37,7 +37,8 @@ export class ChangeBatch {
       const quiet = now - this.#passedOn >= QUIET_MS;
       this.#due = quiet ? now + GATHER_MS : Math.max(now + GATHER_MS, this.#passedOn + CHURN_MS);
     }
-    this.#last = change;
+    const nodes = change.nodes ?? this.#last?.nodes;
+    this.#last = nodes === undefined ? change : { ...change, nodes };
   }
 
   take(now: BootMs): Change | undefined {

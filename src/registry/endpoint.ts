@@ -1,6 +1,6 @@
 /** One endpoint of a registry file: its rows, or why it has none. */
 import { toInteger } from './listed-check.js';
-import type { Protocol, Row, RowState } from './registry.js';
+import type { ListedNode, Protocol, Row, RowState } from './registry.js';
 import { type AddressPolicy, isPort, isUint16, normalizeAddress, ROW_STATES } from './rows.js';
 import { entriesOf } from './tree.js';
 
@@ -32,9 +32,15 @@ export function readDefaults(fields: Record<string, unknown>, outer?: Defaults):
   return { protocol, priority, weight, portName: portName.toLowerCase() };
 }
 
-/** The rows of one endpoint, one a port (R5), or what is wrong with it. */
-export function readRows(fields: Record<string, unknown>, defaults: Defaults, policy: AddressPolicy): Row[] | string {
-  const { address: given } = fields;
+/** The rows of one endpoint, one a port (R5), or what is wrong with it. `node`: the host that it is on. */
+export function readRows(
+  fields: Record<string, unknown>,
+  defaults: Defaults,
+  policy: AddressPolicy,
+  node?: ListedNode,
+): Row[] | string {
+  const atNode = node !== undefined && fields.address == null;
+  const given = atNode ? node.address : fields.address;
   const address = typeof given === 'string' ? normalizeAddress(given) : undefined;
   if (address === undefined) return `address must be an IP address, not ${quote(given)}`;
   const fault = policy.fault(address);
@@ -54,7 +60,13 @@ export function readRows(fields: Record<string, unknown>, defaults: Defaults, po
   return ports.map(([portName, port]): Row => {
     const host = address.includes(':') ? `[${address}]` : address;
     const row = { id: id == null ? `${host}:${port}` : String(id), address, port, ...rest, tags, state };
-    return { ...row, ...(portName === undefined ? {} : { portName }), ...(zone == null ? {} : { zone: String(zone) }) };
+    return {
+      ...row,
+      ...(portName === undefined ? {} : { portName }),
+      ...(zone == null ? {} : { zone: String(zone) }),
+      ...(node === undefined ? {} : { node }),
+      ...(atNode ? { atNode } : {}),
+    };
   });
 }
 

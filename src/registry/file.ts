@@ -150,7 +150,7 @@ export class FileRegistry implements Adapter {
       return doubt === undefined ? { kind: 'confirmed' } : { kind: 'unbelievable', reason: doubt };
     }
     this.#news = false;
-    const { services, releases, rejected } = mergeContents(good);
+    const { services, nodes, releases, rejected } = mergeContents(good);
     const broken = faults.map(({ reason }) => ({
       where: this.#path,
       reason: `${reason}; its last good contents stand`,
@@ -159,6 +159,7 @@ export class FileRegistry implements Adapter {
       kind: 'list',
       epoch: EPOCH,
       services,
+      ...(nodes === undefined ? {} : { nodes }),
       releases,
       rejected: [...broken, ...rejected],
       removalsBelievable: doubt === undefined,

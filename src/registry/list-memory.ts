@@ -21,6 +21,7 @@ export class ListMemory {
   #epoch = '';
   /** Digest of what is not rows: marks and notes. */
   #rest = '';
+  #nodes = '';
 
   /** True when the next list will be passed on whole. */
   get empty(): boolean {
@@ -42,20 +43,27 @@ export class ListMemory {
     const now = new Map(list.services.map((listing) => [listing.name, known(listing)]));
     const rest = digest([list.releases, list.rejected]);
     const comparable = before !== undefined && this.#epoch === list.epoch && list.removalsBelievable;
-    const sameRest = rest === this.#rest;
+    const nodes = digest(list.nodes ?? []);
+    const sameNodes = nodes === this.#nodes;
+    const sameRest = rest === this.#rest && sameNodes;
     this.#services = list.removalsBelievable ? now : undefined;
     this.#rows = list.services.reduce((sum, { rows }) => sum + rows.length, 0);
     this.#partial = !list.removalsBelievable;
     this.#epoch = list.epoch;
     this.#rest = rest;
+    this.#nodes = nodes;
     if (!comparable) return list;
     const services = list.services.filter(({ name }) => before.get(name)?.digest !== now.get(name)?.digest);
     const gone = [...before.keys()].filter((name) => !now.has(name));
     if (services.length + gone.length === 0 && sameRest) return { kind: 'confirmed' };
     if ((services.length + gone.length) * 2 >= Math.max(before.size, now.size, 1)) return list;
     const { epoch, revision, releases, rejected } = list;
-    const change = { kind: 'change', epoch, services, gone, releases, rejected } as const;
-    return revision === undefined ? change : { ...change, revision };
+    const change: Change = { kind: 'change', epoch, services, gone, releases, rejected };
+    return {
+      ...change,
+      ...(revision === undefined ? {} : { revision }),
+      ...(sameNodes ? {} : { nodes: list.nodes ?? [] }),
+    };
   }
 
   /** The same for a change that was watched: what is in it and not new is left out. Follows a list of the same epoch. */
@@ -63,8 +71,11 @@ export class ListMemory {
     const before = this.#services;
     if (before === undefined) return change;
     const rest = digest([change.releases, change.rejected]);
-    const sameRest = rest === this.#rest;
+    const nodes = change.nodes === undefined ? this.#nodes : digest(change.nodes);
+    const sameNodes = nodes === this.#nodes;
+    const sameRest = rest === this.#rest && sameNodes;
     this.#rest = rest;
+    this.#nodes = nodes;
     const gone = change.gone.filter((name) => before.has(name));
     const services = change.services.filter((listing) => {
       const now = known(listing);
@@ -79,7 +90,8 @@ export class ListMemory {
       before.delete(name);
     }
     if (services.length + gone.length === 0 && sameRest) return { kind: 'confirmed' };
-    return { ...change, services, gone };
+    const { nodes: _, ...others } = change;
+    return { ...others, services, gone, ...(sameNodes || change.nodes === undefined ? {} : { nodes: change.nodes }) };
   }
 
   /** R6: why a list, or what is known with a change, is over the zone's limits; undefined when it is not. */

@@ -1,12 +1,13 @@
 /** Several files' contents as one list. */
 import { Notes } from './notes.js';
-import type { ListedCheck, Listing, Rejected, ReleaseMark, Row } from './registry.js';
+import type { ListedCheck, ListedNode, Listing, Rejected, ReleaseMark, Row } from './registry.js';
 import { collapseRows } from './rows.js';
 import type { FileContents } from './services-file.js';
 
-/** A service that is in several of them has the rows of all, and the first check; release marks are kept all. */
+/** A service that is in several of them has the rows of all, and the first check; release marks are kept all; of two nodes of one name the last counts. */
 export function mergeContents(files: readonly FileContents[]): {
   services: readonly Listing[];
+  nodes?: readonly ListedNode[];
   releases: readonly ReleaseMark[];
   rejected: readonly Rejected[];
 } {
@@ -22,7 +23,9 @@ export function mergeContents(files: readonly FileContents[]): {
     }
     for (const { where, reason } of rejected) notes.add(where, reason);
   }
+  const nodes = new Map(files.flatMap((file) => file.nodes ?? []).map((node) => [node.name, node]));
   return {
+    ...(nodes.size === 0 ? {} : { nodes: [...nodes.values()] }),
     services: [...merged.values()].map(({ listings }) => union(listings)),
     releases: files.flatMap(({ releases }) => releases),
     rejected: notes.list('other files'),

@@ -9,6 +9,18 @@ export type Protocol = 'tcp' | 'udp';
 /** The registry's own word about an instance (R5). `warning` is answered like `passing`. */
 export type RowState = 'passing' | 'warning' | 'critical' | 'draining';
 
+/** A host as its registry names it: a node of Consul. With `naming: consul` nodes have names of their own. */
+export interface ListedNode {
+  /** As the registry spells it; one name is one node of its datacenter, whatever the case. */
+  readonly name: string;
+  /** Like a row's. */
+  readonly address: string;
+  /** Absent: the first of the zone's `datacenters`. */
+  readonly datacenter?: string | undefined;
+  /** Its metadata, which `naming: consul` gives as TXT records. */
+  readonly meta?: Readonly<Record<string, string>> | undefined;
+}
+
 /**
  * One endpoint of a service. It is identified by (service, address, port, protocol); `id` is a label (R5).
  * An instance with several ports is several rows.
@@ -30,6 +42,13 @@ export interface Row {
   /** Failure zone, a label for people. */
   readonly zone?: string | undefined;
   readonly state: RowState;
+  /** The host that it is on, from a registry that knows hosts. */
+  readonly node?: ListedNode | undefined;
+  /**
+   * The instance has no address of its own: `address` is its node's. With `naming: consul` the SRV target is then the
+   * node's name, otherwise the address's.
+   */
+  readonly atNode?: boolean | undefined;
 }
 
 /** A check as far as registry data may say it (R18). */
@@ -71,6 +90,8 @@ export type Report =
       readonly epoch: string;
       readonly revision?: string;
       readonly services: readonly Listing[];
+      /** Every node, those without a service included. Absent: the registry tells of none but those of its rows. */
+      readonly nodes?: readonly ListedNode[] | undefined;
       readonly releases: readonly ReleaseMark[];
       readonly rejected: readonly Rejected[];
       /** R6: false when the reply may be believed for additions and recoveries only. */
@@ -84,6 +105,8 @@ export type Report =
       readonly revision?: string;
       readonly services: readonly Listing[];
       readonly gone: readonly string[];
+      /** Every node, as in a list. Absent: they are as they were. */
+      readonly nodes?: readonly ListedNode[] | undefined;
       readonly releases: readonly ReleaseMark[];
       readonly rejected: readonly Rejected[];
     }
@@ -91,6 +114,13 @@ export type Report =
   | { readonly kind: 'confirmed'; readonly at: BootMs }
   | { readonly kind: 'unreachable'; readonly at: BootMs; readonly reason: string }
   | { readonly kind: 'unbelievable'; readonly at: BootMs; readonly reason: string };
+
+export function sameNode(a: ListedNode | undefined, b: ListedNode | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  if (a.name !== b.name || a.address !== b.address || a.datacenter !== b.datacenter) return false;
+  const [left, right] = [Object.entries(a.meta ?? {}), b.meta ?? {}];
+  return left.length === Object.keys(right).length && left.every(([key, value]) => right[key] === value);
+}
 
 /** The identity of a row within its service (R5). */
 export function rowKey(row: Pick<Row, 'address' | 'port' | 'protocol'>): string {

@@ -81,7 +81,7 @@ export const ROW_STATES: readonly RowState[] = ['passing', 'warning', 'critical'
 
 /**
  * R5: one row for each (address, port, protocol): the best state, the lowest priority, the greatest weight, all
- * tags. The labels (id, port name, zone) are those of the row with the better state, then of the lower id.
+ * tags. The labels (id, port name, zone, node) are those of the row with the better state, then of the lower id.
  * The result is in the order of the row keys, so that a registry that shuffles its lists changes nothing.
  */
 export function collapseRows(rows: readonly Row[]): Row[] {
@@ -100,8 +100,10 @@ function collapse(a: Row, b: Row): Row {
   const merged = { ...best, priority: Math.min(a.priority, b.priority), weight: Math.max(a.weight, b.weight) };
   const portName = best.portName ?? rest.portName;
   const zone = best.zone ?? rest.zone;
+  const node = best.node ?? rest.node;
   if (portName !== undefined) merged.portName = portName;
   if (zone !== undefined) merged.zone = zone;
+  if (node !== undefined) merged.node = node;
   return withTags(merged, [...a.tags, ...b.tags]);
 }
 

@@ -6,7 +6,8 @@
  *         portName, protocol, priority, weight   (for all its endpoints)
  *         check: { type, port, path, status }
  *         endpoints:
- *           - { id, address, port | ports: {portName: port}, protocol, portName, priority, weight, tags, zone, state }
+ *           - { id, address, port | ports: {portName: port}, protocol, portName, priority, weight, tags, zone, state, node }
+ *     nodes: { NAME: ... }                       (see file-nodes.ts)
  *     release: { NAME | "*": ISO time }          (R9)
  *
  * The same in JSON; JSON is read a hundred times faster, at the price of line numbers in what is reported.
@@ -14,9 +15,10 @@
  */
 import type { Cidr, LimitsConfig } from '../config/types.js';
 import { type Defaults, ENDPOINT_KEYS, quote, readDefaults, readRows, SERVICE_KEYS } from './endpoint.js';
+import { readNode } from './file-nodes.js';
 import { readCheck } from './listed-check.js';
 import { Notes } from './notes.js';
-import type { ListedCheck, Listing, Rejected, ReleaseMark, Row } from './registry.js';
+import type { ListedCheck, ListedNode, Listing, Rejected, ReleaseMark, Row } from './registry.js';
 import { AddressPolicy, collapseRows } from './rows.js';
 import { entriesOf, Pairs } from './tree.js';
 
@@ -30,6 +32,8 @@ export interface ReadOptions {
 /** What one file says. Plain data: it may come from another thread. */
 export interface FileContents {
   readonly services: readonly Listing[];
+  /** Absent: it has none. */
+  readonly nodes?: readonly ListedNode[];
   readonly releases: readonly ReleaseMark[];
   readonly rejected: readonly Rejected[];
   /** Set when a service's whole entry could not be read: then what is missing may be there all the same. */
@@ -40,6 +44,8 @@ export type ReadResult =
   | { readonly ok: true; readonly contents: FileContents }
   /** The file as a whole cannot be believed (R6). */
   | { readonly ok: false; readonly reason: string };
+
+const FILE_ENDPOINT_KEYS = new Set([...ENDPOINT_KEYS, 'node']);
 
 const EXPECTED = 'expected `services:` with a mapping from service names to their endpoints';
 
@@ -67,6 +73,7 @@ class Reader {
   readonly #notes = new Notes();
   readonly #services = new Map<string, Service>();
   readonly #releases: ReleaseMark[] = [];
+  readonly #nodes = new Map<string, ListedNode>();
   #rows = 0;
   #doubt: string | undefined;
 
@@ -90,8 +97,10 @@ class Reader {
         services = services === undefined ? listed : [...services, ...listed];
       } else if (key === 'release') {
         this.#readReleases(value, line);
+      } else if (key === 'nodes') {
+        this.#readNodes(value, line);
       } else if (!key.startsWith('x-')) {
-        this.#notes.add(this.#at(line), `unknown key ${quote(key)}: expected services or release`);
+        this.#notes.add(this.#at(line), `unknown key ${quote(key)}: expected services, nodes or release`);
       }
     }
     if (services === undefined) return { ok: false, reason: `${file}:1: ${EXPECTED}` };
@@ -104,8 +113,13 @@ class Reader {
       const rows = collapseRows(service.rows);
       return service.check === undefined ? { name, rows } : { name, rows, check: service.check };
     });
-    const contents = { services, releases: this.#releases, rejected: this.#notes.list(this.#options.file) };
-    return this.#doubt === undefined ? contents : { ...contents, doubt: this.#doubt };
+    return {
+      services,
+      ...(this.#nodes.size === 0 ? {} : { nodes: [...this.#nodes.values()] }),
+      releases: this.#releases,
+      rejected: this.#notes.list(this.#options.file),
+      ...(this.#doubt === undefined ? {} : { doubt: this.#doubt }),
+    };
   }
 
   #at(line: number | undefined, path = ''): string {
@@ -127,6 +141,19 @@ class Reader {
           this.#at(at, `release.${service}`),
           'a release mark must be a time such as 2031-05-04T09:30:00Z',
         );
+    }
+  }
+
+  #readNodes(value: unknown, line: number | undefined): void {
+    const entries = entriesOf(value);
+    if (entries === undefined) {
+      if (value !== null) this.#notes.add(this.#at(line), 'nodes must be a mapping from names to addresses');
+      return;
+    }
+    for (const [name, item, at] of entries) {
+      const node = readNode(name, item, this.#policy);
+      if (typeof node === 'string') this.#notes.add(this.#at(at, `nodes.${name}`), node);
+      else this.#nodes.set(name, node);
     }
   }
 
@@ -218,7 +245,7 @@ class Reader {
     }
     const fields: Record<string, unknown> = {};
     for (const [key, item, line] of entries) {
-      if (ENDPOINT_KEYS.has(key)) {
+      if (FILE_ENDPOINT_KEYS.has(key)) {
         if (Object.hasOwn(fields, key))
           this.#notes.add(this.#at(line, where), `${key} is given twice: the last counts`);
         fields[key] = item;
@@ -226,7 +253,12 @@ class Reader {
         this.#notes.add(line === undefined ? where : this.#at(line), `unknown key ${quote(key)} in an endpoint`);
       }
     }
-    const result = readRows(fields, defaults, this.#policy);
+    const node = typeof fields.node === 'string' ? this.#nodes.get(fields.node) : undefined;
+    if (fields.node != null && node === undefined) {
+      this.#notes.add(where, `node must be one of those under nodes, not ${quote(fields.node)}`);
+      return;
+    }
+    const result = readRows(fields, defaults, this.#policy, node);
     if (typeof result === 'string') this.#notes.add(where, result);
     else rows.push(...result);
   }

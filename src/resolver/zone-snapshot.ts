@@ -2,7 +2,14 @@
 import { CatalogRow, type HeardMs, type Hold, type Strength } from '../catalog/row.js';
 import { Service } from '../catalog/service.js';
 import type { VerdictSeed, VerdictStore } from '../health/verdicts.js';
-import { type ListedCheck, type Protocol, type Row, type RowState, rowKey } from '../registry/registry.js';
+import {
+  type ListedCheck,
+  type ListedNode,
+  type Protocol,
+  type Row,
+  type RowState,
+  rowKey,
+} from '../registry/registry.js';
 import type { Instant, WallMs } from '../system/clock.js';
 import type { Zone } from './zone.js';
 
@@ -30,6 +37,8 @@ interface SavedRow {
   readonly tags?: readonly string[];
   readonly zone?: string;
   readonly state: RowState;
+  readonly node?: ListedNode;
+  readonly atNode?: true;
   /** Present when it has left. */
   readonly left?: true;
   readonly addedAt?: HeardMs;
@@ -108,6 +117,8 @@ function exportRow(row: CatalogRow, verdicts: VerdictStore, now: Instant): Saved
     ...(row.tags.length === 0 ? {} : { tags: row.tags }),
     ...(row.zone === undefined ? {} : { zone: row.zone }),
     state: row.state,
+    ...(row.node === undefined ? {} : { node: row.node }),
+    ...(row.atNode ? { atNode: true as const } : {}),
     ...(row.listed ? {} : { left: true as const }),
     ...(row.addedAt === Number.NEGATIVE_INFINITY ? {} : { addedAt: row.addedAt }),
     ...(row.counted ? { counted: true as const } : {}),
