@@ -17,7 +17,8 @@ const UPSTREAM: Record<string, readonly string[]> = {
   server: [...BASE, 'answers'],
   forward: [...BASE, 'server'],
   registrar: [...BASE, 'registry'],
-  client: BASE,
+  ask: BASE,
+  client: [...BASE, 'ask'],
   admin: BASE,
   resolver: ['registry', 'catalog', 'prober', 'health', 'answers', 'server', 'forward', 'admin', ...BASE],
 };

@@ -23,7 +23,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
 import t from 'tap';
-import { askControl } from '../src/client/control.js';
+import { askControl } from '../src/ask/control.js';
 import { hostBudget } from '../src/prober/budget.js';
 import { type ProbeResult, SESSION_HEADER, type Target } from '../src/prober/feed.js';
 import { LineSplitter } from '../src/prober/lines.js';

@@ -1,5 +1,5 @@
 /** What `status`, `explain` and `accept` have in common: find the resolver, ask it, say what went wrong. */
-import { askControl } from '../client/control.js';
+import { askControl } from '../ask/control.js';
 import { findConfig } from './find-config.js';
 import { complain, EXIT_FAILED, EXIT_NOT_RUNNING, EXIT_USAGE } from './output.js';
 

@@ -1,6 +1,6 @@
 /** `holdfast query`: asks a name server, our own by default, and prints what it said as dig would. */
 import dns2, { type Packet as ParsedPacket } from 'dns2';
-import { askDns, NoReply, type Reply } from '../client/dns.js';
+import { askDns, NoReply, type Reply } from '../ask/dns.js';
 import { canonicalAddress, showListen } from '../config/addresses.js';
 import type { ListenAddress } from '../config/types.js';
 import { typeName } from '../dns/type-names.js';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { askControl } from '../client/control.js';
+import { askControl } from '../ask/control.js';
 import type { ListenAddress } from '../config/types.js';
 import { packageFolder } from '../system/version.js';
 import { freePort } from './ports.js';

@@ -1,7 +1,7 @@
 /** Looks at the demo from outside, by DNS questions and the status, and tells what has changed. */
 import type { Explanation, StatusDocument, ZoneStatus } from '../admin/documents.js';
-import { askControl } from '../client/control.js';
-import { askDns } from '../client/dns.js';
+import { askControl } from '../ask/control.js';
+import { askDns } from '../ask/dns.js';
 import { TYPE } from '../dns/constants.js';
 import { type Backend, type Stage, ZONE } from './stage.js';
 
