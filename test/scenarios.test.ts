@@ -3,7 +3,7 @@ import { basename, join } from 'node:path';
 import t from 'tap';
 import { root } from './root.js';
 import { run } from './scenario-engine/run.js';
-import { readScenarios } from './scenario-engine/scenario.js';
+import { readScenarios, type Scenario } from './scenario-engine/scenario.js';
 
 const folder = join(root, 'test', 'scenarios');
 const all = readdirSync(folder)
@@ -13,7 +13,12 @@ const all = readdirSync(folder)
 
 for (const scenario of all) {
   const name = `${basename(scenario.file, '.yaml')}: ${scenario.name}`;
-  const failure = run(scenario);
+  play(scenario, name, false);
+  if (scenario.steps.some((step) => 'restart' in step)) play(scenario, `${name}, the restart in parts`, true);
+}
+
+function play(scenario: Scenario, name: string, deferring: boolean): void {
+  const failure = run(scenario, undefined, deferring);
   if (failure === null) t.pass(name);
   else t.fail(name, { ...failure, why: scenario.why, rules: scenario.rules });
 }

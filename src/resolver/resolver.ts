@@ -18,7 +18,8 @@ import { explain } from './explain.js';
 export type { Log, ResolverEvents } from './events.js';
 
 import { serviceStatus, zoneStatus } from './status.js';
-import { type Asked, Zone, type ZoneDeps } from './zone.js';
+import { Zone, type ZoneDeps } from './zone.js';
+import type { Asked } from './zone-asked.js';
 import type { Holder } from './zone-probes.js';
 import { exportMeta, exportService, type SnapshotContent, takeSnapshotIn } from './zone-snapshot.js';
 
@@ -46,7 +47,7 @@ export class Resolver {
   readonly #targets = new TargetSet<Holder<Zone>>();
   readonly verdicts = new VerdictStore(keyFacts(this.#targets));
   /** R17: whose names are asked, by slot. */
-  readonly #asked = new Map<number, Asked>();
+  readonly #asked = new Map<number, Asked<Zone>>();
   #lookAt: BootMs;
   readonly #events: ResolverEvents;
   #config: Config;
@@ -206,14 +207,14 @@ export class Resolver {
 
   /** What a snapshot of the zone holds (R29), whole. */
   exportZone(key: string, now: Instant): SnapshotContent {
-    const zone = this.#zones.get(key)!;
+    const zone = this.#restoredZone(key, now);
     const services = [...zone.catalog.services.values()].map((service) => exportService(service, this.verdicts, now));
     return { meta: exportMeta(zone, now), services };
   }
 
   /** What changed since the last call, for the snapshot's writer; `full`: everything. */
   takeDelta(key: string, full: boolean, now: Instant): ZoneDelta {
-    const zone = this.#zones.get(key)!;
+    const zone = this.#restoredZone(key, now);
     const put: [string, string][] = [];
     const drop: string[] = [];
     for (const name of full ? zone.catalog.services.keys() : zone.unsaved) {
@@ -227,7 +228,7 @@ export class Resolver {
 
   /**
    * Takes a snapshot in. `trusted`: younger than `snapshotTrust` and of the same registry (R29).
-   * `defer`: leaves target names to `putDeferred`, since the first answers do not need them. Lines that cannot be used are left out; returns how many.
+   * `defer`: leaves to `putDeferred` what the first answers do not need: target names, and what to probe. Lines that cannot be used are left out; returns how many.
    */
   restoreZone(key: string, content: SnapshotContent, trusted: boolean, now: Instant, defer = false): number {
     const zone = this.#zones.get(key);
@@ -237,12 +238,22 @@ export class Resolver {
     return skipped;
   }
 
-  /** Puts up to `count` deferred target names. Returns whether there are more. */
+  /** Does a part of what restores left for later, about `count` of it. Returns whether there is more. */
   putDeferred(count: number, now: Instant): boolean {
+    let more = false;
     for (const zone of this.#zones.values()) {
-      if (zone.names.deferred && zone.putDeferred(count, now)) return true;
+      more = zone.putDeferred(count, now);
+      if (more) break;
     }
-    return false;
+    this.#tellTargets();
+    return more;
+  }
+
+  /** The zone with all that it remembers, to be remembered again. */
+  #restoredZone(key: string, now: Instant): Zone {
+    const zone = this.#zones.get(key)!;
+    zone.finishRestore(Number.POSITIVE_INFINITY, now);
+    return zone;
   }
 
   get targetCount(): number {

@@ -37,7 +37,7 @@ export class Snapshots {
     this.#log = log;
   }
 
-  /** Before the first listen; target names are left to `Resolver.putDeferred`. Returns the zones that answer from a snapshot now. */
+  /** Before the first listen; what the first answers do not need is left to `Resolver.putDeferred`. Returns the zones that answer from a snapshot now. */
   load(stateDir: string, zones: readonly ZoneConfig[], now: Instant): string[] {
     const restored: string[] = [];
     try {

@@ -1,5 +1,5 @@
 /** Which rows of a zone are answered: verdicts on the rows, the cap (R12), the floor (R11), and the counts of them. */
-import type { CatalogRow, Strength } from '../catalog/row.js';
+import type { CatalogRow, Column, Strength } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import { type Floored, type FloorStep, floor, judge } from '../health/floor.js';
 import type { BootMs, Ms } from '../system/clock.js';
@@ -50,6 +50,21 @@ export class ZoneHealth {
     for (const row of service.rows.values()) if (row.answerable) answerable++;
     this.#count(service, answerable, worded, probed);
     return this.#answer(service);
+  }
+
+  /**
+   * Whether all of a restored service was answered and stays so, whatever its verdicts make of it now: all its rows
+   * are listed as passing and none fails. It counts as answerable then. `column`: the verdict of the snapshot.
+   */
+  restorePlain(service: Service, column: (row: CatalogRow) => Column | undefined): boolean {
+    for (const row of service.rows.values()) {
+      const settled = row.counted || row.addedAt === Number.NEGATIVE_INFINITY;
+      if (!row.passing || !row.answered || !settled || row.loss !== undefined || row.hold !== undefined) return false;
+      if (column(row) === 'fails') return false;
+    }
+    for (const row of service.rows.values()) row.answerable = true;
+    this.#count(service, service.rows.size, 0, 0);
+    return service.rows.size > 0;
   }
 
   /** The rows to answer out of a set of a service's rows: what R10 and R12 left, or the floor (R11). */

@@ -11,7 +11,7 @@ import {
   rowKey,
 } from '../registry/registry.js';
 import type { Instant, WallMs } from '../system/clock.js';
-import type { Zone } from './zone.js';
+import type { RestoreVerdict, Zone } from './zone.js';
 
 const NO_TAGS: readonly string[] = [];
 
@@ -154,10 +154,11 @@ export function takeSnapshotIn(
     if (service !== undefined) services.push(service);
   }
   if (defer) zone.names.defer();
-  zone.restored(services, trusted, now, (row, settings) => {
+  const restore: RestoreVerdict = (row, settings, at) => {
     const seed = seeds.get(row);
-    if (seed !== undefined && row.target !== undefined) verdicts.restore(row.target, seed, settings, meta.wall, now);
-  });
+    if (seed !== undefined && row.target !== undefined) verdicts.restore(row.target, seed, settings, meta.wall, at);
+  };
+  zone.restored(services, trusted, now, { column: (row) => seeds.get(row)?.column, restore }, defer);
   for (const [address, until] of [...meta.kept].sort((a, b) => a[1] - b[1])) {
     zone.names.keep(address, now.boot + (until - now.wall));
   }

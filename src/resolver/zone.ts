@@ -6,10 +6,9 @@ import type { ZoneSpec } from '../answers/contract.js';
 import type { AnswerTable } from '../answers/table.js';
 import { Catalog, type ListReport } from '../catalog/catalog.js';
 import { Guard } from '../catalog/guard.js';
-import type { CatalogRow } from '../catalog/row.js';
+import type { CatalogRow, Column } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import type { ZoneConfig } from '../config/types.js';
-import { Interest } from '../health/interest.js';
 import type { TargetSet } from '../health/targets.js';
 import type { JudgeSettings, VerdictStore } from '../health/verdicts.js';
 import type { Rejected, ReleaseMark, Report } from '../registry/registry.js';
@@ -17,6 +16,7 @@ import type { BootMs, Instant, WallMs } from '../system/clock.js';
 import type { Log } from './events.js';
 import { GuardLog } from './guard-log.js';
 import { describeAge, statusText } from './status-text.js';
+import { type Asked, ZoneAsked } from './zone-asked.js';
 import { ZoneHealth } from './zone-health.js';
 import { ZoneHearing } from './zone-hearing.js';
 import { ZoneNames } from './zone-names.js';
@@ -28,19 +28,17 @@ export interface ZoneDeps {
   readonly targets: TargetSet<Holder<Zone>>;
   readonly log: Log;
   /** R17: by their slot in the answer table, whose names are asked. */
-  readonly asked: Map<number, Asked>;
+  readonly asked: Map<number, Asked<Zone>>;
   /** Indexes of the listen addresses on which the zone exists; absent: all. */
   readonly listen: readonly number[] | undefined;
   readonly nameservers: readonly string[];
 }
 
+/** Gives a row the verdict that a snapshot had of it. */
+export type RestoreVerdict = (row: CatalogRow, settings: JudgeSettings, now: Instant) => void;
+
 /** Services that cease to be asked are slowed down so many at a time: after a start they all do at the same moment. */
 const PACED_AT_ONCE = 200;
-/** What a mark of the answer table is about. */
-export interface Asked {
-  readonly zone: Zone;
-  readonly service: Service;
-}
 
 const EDE_STALE_NXDOMAIN = 19;
 
@@ -67,7 +65,10 @@ export class Zone {
   readonly probes: ZoneProbes<Zone>;
   readonly health: ZoneHealth;
   readonly hearing: ZoneHearing;
-  readonly #interest: Interest<Service>;
+  readonly #asked: ZoneAsked<Zone>;
+  /** Restored services whose rows are not aimed at yet, see `restored`; the last first. */
+  #unaimed: Service[] = [];
+  #seed: RestoreVerdict | undefined;
   /** `none` until the first list or a snapshot. */
   source: 'registry' | 'snapshot' | 'none' = 'none';
   epoch: string | undefined;
@@ -90,10 +91,10 @@ export class Zone {
     this.#now = now;
     this.hearing = new ZoneHearing(config.name, deps.log, now);
     this.serial = Math.floor(now.wall / 1000);
-    this.#interest = new Interest(config.interest);
     this.probes = new ZoneProbes<Zone>(this, config, deps.verdicts, deps.targets, (service) =>
-      this.#interest.has(service),
+      this.#asked.has(service),
     );
+    this.#asked = new ZoneAsked<Zone>(this, config, deps, (service) => this.probes.settings(service));
     this.health = new ZoneHealth(config.name, this.probes, deps.log);
     this.guard = new Guard(config.guard);
     this.guardLog = new GuardLog(config.name, this.guard, deps.log);
@@ -113,6 +114,7 @@ export class Zone {
   /** What a registry said. */
   report(report: Report, now: Instant): void {
     this.#now = now;
+    this.finishRestore(Number.POSITIVE_INFINITY, now);
     if (report.kind === 'unreachable' || report.kind === 'unbelievable') {
       this.hearing.lost(report.kind === 'unreachable' ? report.reason : `not believable: ${report.reason}`, now);
     } else if (report.kind === 'confirmed') {
@@ -144,7 +146,7 @@ export class Zone {
   tick(now: Instant): void {
     this.#now = now;
     this.names.tick(now.boot);
-    for (const service of this.#interest.expire(now.boot, PACED_AT_ONCE)) this.probes.pace(service, now.boot);
+    for (const service of this.#asked.expire(now.boot, PACED_AT_ONCE)) this.probes.pace(service, now.boot);
     if (this.hearing.heard && this.hearing.clock.at(now.boot) >= this.guard.nextWake()) this.#settle(new Set(), now);
     this.#show(now);
   }
@@ -152,7 +154,7 @@ export class Zone {
   nextWake(now: BootMs): BootMs {
     let next = Math.min(
       this.names.nextWake(),
-      this.#interest.nextExpiry(),
+      this.#asked.nextExpiry(),
       this.hearing.clock.bootAt(this.guard.nextWake(), now),
     );
     if (this.hearing.lastConfirmed !== undefined) {
@@ -165,12 +167,13 @@ export class Zone {
 
   /** R17: names of these services were asked. */
   asked(service: Service, now: Instant): void {
-    if (this.#interest.ask(service, now.boot)) this.probes.pace(service, now.boot);
+    if (this.#asked.ask(service, now.boot)) this.probes.pace(service, now.boot);
   }
 
   /** R9. Returns how many rows were let go. */
   accept(name: string, now: Instant): number {
     this.#now = now;
+    this.finishRestore(Number.POSITIVE_INFINITY, now);
     const service = name === '*' ? undefined : this.catalog.services.get(name);
     if (name !== '*' && service === undefined) return 0;
     const events = this.guard.accept(service, Number.POSITIVE_INFINITY);
@@ -183,10 +186,11 @@ export class Zone {
   /** New settings for the same zone; data, guard and verdicts stay (D32). */
   reconfigure(config: ZoneConfig, deps: ZoneDeps, now: Instant): void {
     this.#now = now;
+    this.finishRestore(Number.POSITIVE_INFINITY, now);
     this.config = config;
     this.#deps = deps;
     this.probes.configure(config);
-    this.#interest.configure(config.interest);
+    this.#asked.configure(config);
     this.guard.configure(config.guard);
     this.catalog.configure(config.limits);
     for (const service of this.catalog.services.values()) this.#aim(service, now);
@@ -198,40 +202,71 @@ export class Zone {
   dispose(now: Instant): void {
     this.#now = now;
     for (const service of this.catalog.services.values()) {
-      this.#unmark(service);
+      this.#asked.unmark(service);
       for (const row of service.rows.values()) this.probes.remove(row, now.boot);
     }
     this.names.dispose();
   }
 
-  /** Takes in what a snapshot had (R29). `trusted` false: the first believable list replaces it without a guard. */
+  /**
+   * Takes in what a snapshot had (R29). `trusted` false: the first believable list replaces it without a guard.
+   * `defer`: a service of which all is answered whatever its verdicts say is aimed at later, by `finishRestore`.
+   */
   restored(
     services: readonly Service[],
     trusted: boolean,
     now: Instant,
-    seed: (row: CatalogRow, settings: JudgeSettings) => void,
+    verdicts: { readonly column: (row: CatalogRow) => Column | undefined; readonly restore: RestoreVerdict },
+    defer: boolean,
   ): void {
     this.#now = now;
     this.source = 'snapshot';
     this.#trusted = trusted;
+    this.#seed = verdicts.restore;
+    const touched = new Set<Service>();
     for (const service of services) {
+      const waits = defer && this.health.restorePlain(service, verdicts.column);
+      if (waits) this.#unaimed.push(service);
       this.catalog.restore(service);
-      const { check } = this.probes.settings(service);
-      for (const row of service.rows.values()) {
-        seed(row, check);
-        if (row.answered) this.health.answered++;
+      for (const row of service.rows.values()) if (row.answered) this.health.answered++;
+      if (waits) {
+        this.guard.recount(service, this.hearing.clock.at(now.boot), true);
+        this.names.publish(service);
+        continue;
       }
+      for (const row of service.rows.values()) verdicts.restore(row, this.probes.settings(service).check, now);
+      touched.add(service);
     }
-    this.#settle(new Set(services), now);
+    this.#settle(touched, now);
     this.unsaved.clear();
     this.#show(now);
   }
 
-  /** Puts target names that a restore left for later. Returns whether there are more. */
+  /** Aims at up to `count` rows that a restore left for later. Returns whether there are more. */
+  finishRestore(count: number, now: Instant): boolean {
+    const touched = new Set<Service>();
+    while (count > 0) {
+      const service = this.#unaimed.pop();
+      if (service === undefined) break;
+      for (const row of service.rows.values()) {
+        this.probes.add(service, row, now.boot);
+        this.#seed?.(row, this.probes.settings(service).check, now);
+        count--;
+      }
+      if (this.health.judge(service)) touched.add(service);
+    }
+    if (touched.size > 0) this.#settle(touched, now);
+    if (this.#unaimed.length > 0) return true;
+    this.#seed = undefined;
+    return false;
+  }
+
+  /** Does a part of what a restore left for later, about `count` of it. Returns whether there is more. */
   putDeferred(count: number, now: Instant): boolean {
+    if (!this.names.deferred) return this.finishRestore(count, now);
     const more = this.names.putDeferred(count);
     if (!more) this.#show(now);
-    return more;
+    return more || this.#unaimed.length > 0;
   }
 
   isStale(now: BootMs): boolean {
@@ -339,46 +374,25 @@ export class Zone {
   #forget(service: Service): void {
     this.health.forget(service);
     this.probes.forget(service);
-    this.#unmark(service);
+    this.#asked.unmark(service);
     this.unsaved.add(service.name);
     this.names.forget(service);
   }
 
   #added(service: Service, row: CatalogRow, now: Instant): void {
-    if (service.asked === 0) this.#mark(service, now);
-    this.probes.add(service, row, now.boot);
+    if (service.asked === 0) this.#asked.mark(service, now.boot);
+    if (service !== this.#unaimed.at(-1)) this.probes.add(service, row, now.boot);
     this.names.hold(row.address);
   }
 
   /** The service's check may have changed. */
   #aim(service: Service, now: Instant): void {
     this.probes.aim(service, now.boot);
-    if (this.#isPinned(service)) this.#unmark(service);
+    if (this.#asked.isPinned(service)) this.#asked.unmark(service);
     else if (service.asked === 0 && service.rows.size > 0) {
-      this.#mark(service, now);
+      this.#asked.mark(service, now.boot);
       this.probes.pace(service, now.boot);
     }
-  }
-
-  /** R17: from now on it is known when the service is asked, if that makes a difference. */
-  #mark(service: Service, now: Instant): void {
-    if (this.#isPinned(service)) return;
-    service.asked = this.#deps.table.allocAsked();
-    this.#deps.asked.set(service.asked, { zone: this, service });
-    this.#interest.add(service, this.config.idleInterval, now.boot);
-  }
-
-  #unmark(service: Service): void {
-    this.#interest.remove(service);
-    if (service.asked === 0) return;
-    this.#deps.asked.delete(service.asked);
-    this.#deps.table.freeAsked(service.asked);
-    service.asked = 0;
-  }
-
-  #isPinned(service: Service): boolean {
-    const { type, pinned } = this.probes.settings(service).check;
-    return pinned || type === 'none';
   }
 
   #removed(service: Service, row: CatalogRow, now: Instant): void {

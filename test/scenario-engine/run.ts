@@ -33,8 +33,9 @@ interface Later {
 }
 
 /** Null when all went as written. */
-export function run(scenario: Scenario, onTrace?: (line: string) => void): Failure | null {
+export function run(scenario: Scenario, onTrace?: (line: string) => void, deferring = false): Failure | null {
   const play = new Play(scenario);
+  play.world.deferring = deferring;
   let step = scenario.steps[0] as Step;
   try {
     for (step of scenario.steps) play.step(step);

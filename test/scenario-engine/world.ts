@@ -55,6 +55,9 @@ export class World {
   #queries = 0;
   readonly #out = new Uint8Array(65_535);
 
+  /** A restarted resolver leaves for later what its first answers do not need, as the daemon does. */
+  deferring = false;
+
   constructor(config: Config, confirms: Confirms, idsAt: (place: string) => string[]) {
     this.#config = config;
     this.#confirms = confirms;
@@ -165,10 +168,12 @@ export class World {
     [this.#resolver, this.#responder] = this.#start();
     if (snapshot !== 'none') {
       for (const [zone, data] of saved) {
-        this.#resolver.restoreZone(zone, JSON.parse(data), snapshot === 'trusted', this.now);
+        this.#resolver.restoreZone(zone, JSON.parse(data), snapshot === 'trusted', this.now, this.deferring);
       }
     }
     this.#pollSoon();
+    this.#settle();
+    while (this.#resolver.putDeferred(1, this.now)) this.#settle();
     this.#settle();
   }
 

@@ -1,0 +1,84 @@
+/** R17: which services of a zone are asked, as far as that makes a difference to how often they are probed. */
+import type { AnswerTable } from '../answers/table.js';
+import type { Service } from '../catalog/service.js';
+import type { CheckConfig, ZoneConfig } from '../config/types.js';
+import { Interest } from '../health/interest.js';
+import type { BootMs } from '../system/clock.js';
+
+/** What a mark of the answer table is about. */
+export interface Asked<Zone> {
+  readonly zone: Zone;
+  readonly service: Service;
+}
+
+/** Where the marks are: the table's, and what each is about by its slot. */
+export interface AskedPlace<Zone> {
+  readonly table: AnswerTable;
+  readonly asked: Map<number, Asked<Zone>>;
+}
+
+export class ZoneAsked<Zone> {
+  readonly #zone: Zone;
+  readonly #place: AskedPlace<Zone>;
+  readonly #settings: (service: Service) => { readonly check: CheckConfig };
+  readonly #interest: Interest<Service>;
+  #config: ZoneConfig;
+
+  constructor(
+    zone: Zone,
+    config: ZoneConfig,
+    place: AskedPlace<Zone>,
+    settings: (service: Service) => { readonly check: CheckConfig },
+  ) {
+    this.#zone = zone;
+    this.#config = config;
+    this.#place = place;
+    this.#settings = settings;
+    this.#interest = new Interest(config.interest);
+  }
+
+  configure(config: ZoneConfig): void {
+    this.#config = config;
+    this.#interest.configure(config.interest);
+  }
+
+  has(service: Service): boolean {
+    return this.#interest.has(service);
+  }
+
+  /** Names of the service were asked. Returns whether it was not of interest before. */
+  ask(service: Service, now: BootMs): boolean {
+    return this.#interest.ask(service, now);
+  }
+
+  /** Up to `count` services that ceased to be of interest. */
+  expire(now: BootMs, count: number): Iterable<Service> {
+    return this.#interest.expire(now, count);
+  }
+
+  nextExpiry(): BootMs {
+    return this.#interest.nextExpiry();
+  }
+
+  /** From now on it is known when the service is asked, if that makes a difference. */
+  mark(service: Service, now: BootMs): void {
+    if (this.isPinned(service)) return;
+    service.asked = this.#place.table.allocAsked();
+    this.#place.asked.set(service.asked, { zone: this.#zone, service });
+    this.#interest.add(service, this.#config.idleInterval, now);
+  }
+
+  unmark(service: Service): void {
+    this.#interest.remove(service);
+    if (service.asked === 0) return;
+    this.#place.asked.delete(service.asked);
+    this.#place.table.freeAsked(service.asked);
+    service.asked = 0;
+  }
+
+  /** It is probed at the same pace whether it is asked or not, or not at all. */
+  isPinned(service: Service): boolean {
+    const { type, pinned } = this.#settings(service).check;
+    return pinned || type === 'none';
+  }
+}
