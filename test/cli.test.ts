@@ -234,6 +234,7 @@ const STATUS: StatusDocument = {
       endpoints: 5,
       answered: 4,
       heldBack: 1,
+      ejected: 0,
       guarded: 2,
       guard: { zone: true, services: ['orders'], alarm: true },
       floor: ['billing'],
@@ -255,6 +256,7 @@ function fakeSource(status: StatusDocument, asked: unknown[] = []): AdminSource 
       responses: [{ rcode: 'NOERROR', count: 5 }],
       drops: [{ reason: 'loop', count: 2 }],
       forwardKept: 0,
+      reports: { known: 4, unknown: 1, ejections: 2 },
       staleAnswers: 3,
       reloads: { ok: 1, failed: 2 },
       workerRestarts: 0,
@@ -264,6 +266,9 @@ function fakeSource(status: StatusDocument, asked: unknown[] = []): AdminSource 
   });
   return {
     status: () => status,
+    reported: (reports) => {
+      asked.push(...reports);
+    },
     services: () => [],
     explain: (name, type) => {
       asked.push({ name, type });
@@ -544,9 +549,11 @@ t.test('the names of metrics are a contract', async (t) => {
   t.same(METRIC_NAMES, [
     'holdfast_answer_duration_seconds',
     'holdfast_build_info',
+    'holdfast_client_reports_total',
     'holdfast_config_last_good',
     'holdfast_degraded',
     'holdfast_drops_total',
+    'holdfast_ejections_total',
     'holdfast_forward_cache_bytes',
     'holdfast_forward_queries_total',
     'holdfast_forward_upstream_queries_total',
@@ -569,6 +576,7 @@ t.test('the names of metrics are a contract', async (t) => {
     'holdfast_zone_confirmed_age_seconds',
     'holdfast_zone_endpoints',
     'holdfast_zone_endpoints_answered',
+    'holdfast_zone_endpoints_ejected',
     'holdfast_zone_endpoints_guarded',
     'holdfast_zone_endpoints_held_back',
     'holdfast_zone_floor_services',

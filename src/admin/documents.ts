@@ -1,5 +1,5 @@
 /** The JSON documents of the control socket and of `--json`. Keys are a contract: add, never rename. */
-import type { Ms } from '../system/clock.js';
+import type { Ms, WallMs } from '../system/clock.js';
 
 export interface StatusDocument {
   version: string;
@@ -55,6 +55,25 @@ export interface PublicStatus {
   zones: { total: number; heard: number; stale: number; neverSynced: number };
 }
 
+/** A client's word on one connection that failed (R20). */
+export interface ClientReport {
+  /** The name that it had asked for: only endpoints of its zone are meant. */
+  service?: string;
+  address: string;
+  port: number;
+  protocol: 'tcp' | 'udp';
+  failure: 'refused' | 'reset' | 'timeout' | 'unreachable' | 'other';
+  /** When, in milliseconds since 1970; absent: now. */
+  at?: WallMs;
+}
+
+/** What became of a client's reports: taken, older than 10 s, over the limits. Not whom they are about (R36). */
+export interface ReportReceipt {
+  accepted: number;
+  late: number;
+  limited: number;
+}
+
 export interface ProberStatus {
   /** `stale`: it was here and its word has run out or is late; `never`: none has connected. */
   state: 'ok' | 'stale' | 'never' | 'not-needed';
@@ -88,6 +107,8 @@ export interface ZoneStatus {
   endpoints: number;
   answered: number;
   heldBack: number;
+  /** Of those held back: since connections of clients failed (R20). */
+  ejected: number;
   guarded: number;
   guard: { zone: boolean; services: string[]; alarm: boolean };
   /** Services that are answered by the floor (R11). */
@@ -151,6 +172,8 @@ export interface EndpointExplanation {
   failingForMs?: Ms;
   lastFailure?: string;
   heldForMs?: Ms;
+  /** R20: out for so long yet, since connections of clients failed. */
+  ejectedForMs?: Ms;
   /** What its probes said lately, the newest first; the last 100, and failures for longer. Absent when it is not probed. */
   results?: ProbeRun[];
 }
@@ -183,5 +206,7 @@ export interface AdminSource {
    * many, or a sentence that says what is not known.
    */
   accept(name: string, zone?: string): { released: number } | { unknown: string };
+  /** R20: what a client said of failed connections, within the limits. */
+  reported(reports: readonly ClientReport[]): void;
   metrics(): Promise<string>;
 }

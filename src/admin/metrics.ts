@@ -14,6 +14,8 @@ export interface CounterReadings {
   readonly drops: readonly { reason: string; count: number }[];
   /** Fresh answers of upstreams that an answer thread gave by itself. */
   readonly forwardKept: number;
+  /** R20. */
+  readonly reports: { readonly known: number; readonly unknown: number; readonly ejections: number };
   /** Answers that went out while stale (R1). */
   readonly staleAnswers: number;
   readonly reloads: { readonly ok: number; readonly failed: number };
@@ -112,6 +114,11 @@ const DECLARATIONS: readonly Declaration[] = [
   zoneGauge('holdfast_zone_endpoints', 'Endpoints known.', (zone) => zone.endpoints),
   zoneGauge('holdfast_zone_endpoints_answered', 'Endpoints in answers.', (zone) => zone.answered),
   zoneGauge('holdfast_zone_endpoints_held_back', 'Endpoints kept out of answers.', (zone) => zone.heldBack),
+  zoneGauge(
+    'holdfast_zone_endpoints_ejected',
+    'Endpoints kept out because connections of clients failed (R20).',
+    (zone) => zone.ejected,
+  ),
   zoneGauge('holdfast_zone_endpoints_guarded', 'Endpoints that only the guard keeps.', (zone) => zone.guarded),
   zoneGauge('holdfast_zone_guard', '1 while the guard holds the whole zone.', (zone) => flag(zone.guard.zone)),
   zoneGauge(
@@ -175,6 +182,22 @@ const DECLARATIONS: readonly Declaration[] = [
         labels: { family },
         value: flag(status.prober.suspected?.some((one) => one.family === family) === true),
       })),
+  },
+  {
+    name: 'holdfast_client_reports_total',
+    help: 'Reports of failed connections by clients: about an endpoint that is known, or not (R20).',
+    kind: 'counter',
+    labels: ['endpoint'],
+    read: ({ counters: { reports } }) => [
+      { labels: { endpoint: 'known' }, value: reports.known },
+      { labels: { endpoint: 'unknown' }, value: reports.unknown },
+    ],
+  },
+  {
+    name: 'holdfast_ejections_total',
+    help: 'Times that reports of clients took an endpoint out (R20).',
+    kind: 'counter',
+    read: ({ counters: { reports } }) => one(reports.ejections),
   },
   {
     name: 'holdfast_listener_up',

@@ -1,16 +1,19 @@
 /** What each of the HTTP interfaces answers (R36): operators on control.sock, anyone on public.sock, readers on TCP. */
 import { createServer, type Server } from 'node:http';
 import { createRequire } from 'node:module';
+import type { Socket } from 'node:net';
 import { hostname } from 'node:os';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { nameToWire } from '../dns/names.js';
 import { typeNumber } from '../dns/type-names.js';
+import { peerUid } from '../system/socket-peer.js';
+import { ReportLimits, readReports } from './client-reports.js';
 import type { AdminSource, PublicStatus, StatusDocument } from './documents.js';
 import { CONTENT_SECURITY_POLICY, statusPage } from './page.js';
 
 const { fastify } = createRequire(import.meta.url)('fastify') as typeof import('fastify');
 
-/** `control`: everything. `admin`: TCP, read-only. `public`: the abridged status alone. */
+/** `control`: everything. `admin`: TCP, read-only. `public`: the abridged status, and reports of clients. */
 export type Access = 'control' | 'admin' | 'public';
 
 /** A question that cannot be answered as it was asked; the message goes back to whoever asked. */
@@ -137,6 +140,29 @@ function addControlRoutes(app: FastifyInstance, source: AdminSource): void {
 function addPublicRoutes(app: FastifyInstance, source: AdminSource): void {
   app.get('/healthz', async () => ({ ok: true }));
   app.get('/v1/status', async () => abridge(source.status()));
+  const limits = new ReportLimits(performance.now());
+  app.post('/v1/reports', async (request, reply) => {
+    const reports = readReports(request.body);
+    if (typeof reports === 'string') throw new RequestFault(400, reports);
+    const client = clientOf(request.raw.socket);
+    const { admitted, receipt } = limits.admit(reports, client, performance.now(), Date.now());
+    if (admitted.length > 0) source.reported(admitted);
+    void reply.code(admitted.length === 0 && receipt.limited > 0 ? 429 : 202);
+    return receipt;
+  });
+}
+
+let connections = 0;
+const numbers = new WeakMap<Socket, string>();
+
+/** Whose reports are limited together: a user of the host, or a connection where users are not told apart. */
+function clientOf(socket: Socket): string {
+  let client = numbers.get(socket);
+  if (client === undefined) {
+    const uid = peerUid(socket);
+    numbers.set(socket, (client = uid === undefined ? `connection ${++connections}` : `user ${uid}`));
+  }
+  return client;
 }
 
 /** What every user of the host may know (R36). */

@@ -7,8 +7,9 @@ import { Service } from './service.js';
 
 /** Told of every row that enters or leaves the catalog, tombstones included. */
 export interface CatalogEvents {
-  added(service: Service, row: CatalogRow): void;
-  removed(service: Service, row: CatalogRow): void;
+  /** `key`: the row's, see `rowKey`. */
+  added(service: Service, row: CatalogRow, key: string): void;
+  removed(service: Service, row: CatalogRow, key: string): void;
   /** The answerable rows of a service and of the zone at present, for the guard's base (R8). */
   strength(service: Service): Strength;
 }
@@ -118,10 +119,10 @@ export class Catalog {
   restore(service: Service): void {
     this.services.set(service.name, service);
     if (service.listed) this.#listedServices++;
-    for (const row of service.rows.values()) {
+    for (const [key, row] of service.rows) {
       this.#rows++;
       if (row.listed) this.#listedRows++;
-      this.#events.added(service, row);
+      this.#events.added(service, row, key);
     }
     this.#guard.restored(service);
   }
@@ -173,7 +174,7 @@ export class Catalog {
     this.#rows++;
     this.#listedRows++;
     touched.add(service);
-    this.#events.added(service, added);
+    this.#events.added(service, added, key);
   }
 
   /** A row that is in the list again, or still. Returns whether anything changed. */
@@ -212,7 +213,7 @@ export class Catalog {
   #remove(service: Service, key: string, row: CatalogRow): void {
     if (!service.rows.delete(key)) return;
     this.#rows--;
-    this.#events.removed(service, row);
+    this.#events.removed(service, row, key);
   }
 
   /** Tombstones count in `maxEndpoints`; the oldest that are not held go first (R8). */

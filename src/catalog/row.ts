@@ -67,7 +67,9 @@ export class CatalogRow implements Row {
   hard = false;
   /** R14: had failed for `longDead` at its last result. */
   longDead = false;
-  /** In the answer by R10 and R12, before the floor. */
+  /** R20: out for a while, since connections of clients failed. */
+  ejected = false;
+  /** In the answer by R10, R12 and R20, before the floor. */
   answerable = false;
   /** In the answer, floor included. */
   answered = false;

@@ -14,18 +14,26 @@ export interface Floored {
 export type LastSuccess = (row: CatalogRow) => BootMs | undefined;
 
 /**
- * R10, then R12: sets `answerable` on every row. Soft failures may hold back at most `softCap` of a priority's
- * listed rows that do not fail hard; beyond it those with the newest success stay answered.
+ * R10, then R12 and R20: sets `answerable` on every row. Soft failures and reports of clients may hold back at most
+ * `softCap` of a priority's listed rows that do not fail hard; beyond it those with the newest success stay answered.
+ * Reports never take the last.
  */
 export function judge(rows: Iterable<CatalogRow>, softCap: number, lastSuccess: LastSuccess): void {
   const soft = new Map<number, { standing: number; failing: CatalogRow[] }>();
+  const ejected: CatalogRow[] = [];
+  let left = 0;
   for (const row of rows) {
     row.answerable = decide(wordOf(row), row.column, row.hold !== undefined, row.longDead) === 'answer';
+    if (row.answerable && row.ejected && row.passing) {
+      ejected.push(row);
+      row.answerable = false;
+    }
+    if (row.answerable) left++;
     if (!row.passing || row.hard || row.longDead) continue;
     const group = soft.get(row.priority) ?? { standing: 0, failing: [] };
     soft.set(row.priority, group);
     group.standing++;
-    if (row.column === 'fails') group.failing.push(row);
+    if (row.column === 'fails' || row.ejected) group.failing.push(row);
   }
   for (const { standing, failing } of soft.values()) {
     const over = failing.length - Math.ceil(standing * softCap);
@@ -33,7 +41,9 @@ export function judge(rows: Iterable<CatalogRow>, softCap: number, lastSuccess: 
     const newestFirst = failing.map((row) => ({ row, at: lastSuccess(row) ?? Number.NEGATIVE_INFINITY }));
     newestFirst.sort((a, b) => (a.at === b.at ? 0 : b.at - a.at));
     for (const { row } of newestFirst.slice(0, over)) row.answerable = true;
+    left += Math.min(over, failing.length);
   }
+  if (left === 0) for (const row of ejected) row.answerable = true;
 }
 
 /**

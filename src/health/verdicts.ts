@@ -214,6 +214,12 @@ export class VerdictStore {
     return this.#suspicion.since(family);
   }
 
+  /** R16: whether a result counts for nothing at present. */
+  isVoid({ key, failure }: ProbeResult): boolean {
+    const address = failure === undefined ? undefined : this.#facts.address(key);
+    return address !== undefined && this.#suspicion.voids(address, failure!) && !this.#facts.disowned(key);
+  }
+
   /** R18: it has passed once with these settings. */
   isProven(key: string): boolean {
     return this.#records.get(key)?.proven === true;
@@ -305,11 +311,12 @@ export class VerdictStore {
   }
 
   /** R16. Returns whether the result is void. */
-  #suspect({ key, at, interval, failure }: ProbeResult): boolean {
+  #suspect(result: ProbeResult): boolean {
+    const { key, at, interval, failure } = result;
     const address = this.#facts.address(key);
     if (address === undefined) return false;
     this.#happened(this.#suspicion.note(key, address, failure, at, interval), at);
-    return failure !== undefined && this.#suspicion.voids(address, failure) && !this.#facts.disowned(key);
+    return this.isVoid(result);
   }
 
   #seedSuspicion(key: string): void {

@@ -76,6 +76,8 @@ export interface ProbeResult {
 export type ToProber =
   | { readonly op: 'targets'; readonly targets: readonly Target[] }
   | { readonly op: 'change'; readonly add: readonly Target[]; readonly remove: readonly string[] }
+  /** R20: these are probed as soon as the budget allows, since clients found them wanting. */
+  | { readonly op: 'now'; readonly keys: readonly string[] }
   /** The last message: a newer prober has taken this one's place (R36). */
   | { readonly op: 'replaced' };
 

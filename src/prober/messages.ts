@@ -72,6 +72,10 @@ export function readToProber(line: string): Checked<ToProber> {
     const dropped = fields.add.length - add.length + fields.remove.length - remove.length;
     return { message: { op: 'change', add, remove }, dropped };
   }
+  if (fields?.op === 'now' && Array.isArray(fields.keys)) {
+    const keys = fields.keys.filter((key) => typeof key === 'string');
+    return { message: { op: 'now', keys }, dropped: fields.keys.length - keys.length };
+  }
   return { dropped: 1 };
 }
 

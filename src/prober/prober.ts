@@ -129,6 +129,7 @@ function serveSession(options: ProberOptions, seed: number, onOpen: () => void):
     const take = (message: ToProber): void => {
       if (message.op === 'targets') runner.setTargets(message.targets);
       else if (message.op === 'change') runner.changeTargets(message.add, message.remove);
+      else if (message.op === 'now') runner.hasten(message.keys);
       else replaced = true;
     };
     const session = new ResolverSession(options.socketPath, {

@@ -75,6 +75,12 @@ export class ProbeRunner {
     this.#arm();
   }
 
+  /** Probes these as soon as the budget allows. */
+  hasten(keys: readonly string[]): void {
+    this.#options.schedule.hasten(keys, this.#look());
+    this.wake();
+  }
+
   stats(): RunnerStats {
     const { schedule } = this.#options;
     return {

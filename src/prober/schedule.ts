@@ -92,6 +92,18 @@ export class Schedule {
     }
   }
 
+  /** R20: these are due now. One that is being probed is left as it is: its result comes soon. */
+  hasten(keys: readonly string[], now: BootMs): void {
+    const time = now - this.#paused;
+    for (const key of keys) {
+      const entry = this.#entries.get(key);
+      if (entry === undefined || entry.busy || entry.due <= time) continue;
+      this.#heap.remove(entry);
+      entry.due = time;
+      this.#heap.add(entry);
+    }
+  }
+
   /** Up to `room` targets that are due and inside the budget. Each is out of the schedule until `done`. */
   take(now: BootMs, room: number): Turn[] {
     const time = now - this.#paused;

@@ -15,7 +15,7 @@ export class DaemonCounters {
     for (const counters of server.counters()) this.#totals.add(counters);
   }
 
-  read({ server, snapshots, prober, clock, facts }: DaemonParts): CounterReadings {
+  read({ resolver, server, snapshots, prober, clock, facts }: DaemonParts): CounterReadings {
     this.sum(server);
     const { totals } = this.#totals;
     const at = (word: number): number => totals[word] ?? 0;
@@ -57,6 +57,7 @@ export class DaemonCounters {
       responses: responses(at),
       drops: Object.entries(drops).map(([reason, count]) => ({ reason, count })),
       forwardKept: at(COUNTER.forwardKept),
+      reports: { ...resolver.desk.counts },
       staleAnswers: at(COUNTER.stale),
       reloads: { ok: reloads.done, failed: reloads.refused },
       workerRestarts: server.restarts,

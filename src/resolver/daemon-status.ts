@@ -52,6 +52,10 @@ export function adminSource(parts: DaemonParts, metrics: () => Promise<string>):
       parts.changed();
       return { released };
     },
+    reported: (reports) => {
+      resolver.reported(reports, clock.now());
+      parts.changed();
+    },
     metrics,
   };
 }

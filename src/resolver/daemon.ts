@@ -108,7 +108,11 @@ class Daemon {
     const seed = crypto.getRandomValues(new Uint32Array(1))[0]!;
     this.#resolver = new Resolver(
       this.#config,
-      { log: log.log, targets: (add, remove) => this.#prober?.changeTargets(add, remove) },
+      {
+        log: log.log,
+        targets: (add, remove) => this.#prober?.changeTargets(add, remove),
+        probeNow: (keys) => this.#prober.hasten(keys),
+      },
       this.#started,
       { seed },
     );

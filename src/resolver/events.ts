@@ -8,4 +8,6 @@ export interface ResolverEvents {
   readonly log: Log;
   /** The set of probe targets changed. */
   readonly targets: (add: readonly Target[], remove: readonly string[]) => void;
+  /** R20: targets, by key, that are to be probed at once. */
+  readonly probeNow: (keys: readonly string[]) => void;
 }

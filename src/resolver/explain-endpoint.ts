@@ -3,6 +3,7 @@ import type { EndpointExplanation, ProbeRun } from '../admin/documents.js';
 import type { CatalogRow } from '../catalog/row.js';
 import { type Word, wordOf } from '../health/decide.js';
 import type { Run } from '../health/history.js';
+import type { Ejection } from '../health/reports.js';
 import type { Verdict } from '../health/verdicts.js';
 import type { BootMs, Instant } from '../system/clock.js';
 import type { Zone } from './zone.js';
@@ -31,6 +32,7 @@ export function explainEndpoint(
   verdict: Verdict | undefined,
   runs: readonly Run[],
   zone: Zone,
+  ejection: Ejection | undefined,
   now: Instant,
 ): EndpointExplanation {
   const age = (at: BootMs | undefined): number | undefined =>
@@ -40,6 +42,7 @@ export function explainEndpoint(
     lastSuccessMs: age(verdict?.lastSuccess),
     failingForMs: age(verdict?.failingSince),
     lastFailure: verdict?.lastFailure,
+    ejectedForMs: ejection === undefined ? undefined : Math.round(ejection.until - now.boot),
     heldForMs: row.hold === undefined ? undefined : Math.round(zone.hearing.clock.at(now.boot) - row.hold.since),
   };
   const known = Object.fromEntries(Object.entries(optional).filter(([, value]) => value !== undefined));
@@ -54,7 +57,7 @@ export function explainEndpoint(
     word: wordOf(row),
     probe: row.column,
     answered: fate.answerable && fate.without === undefined,
-    why: why(row, fate, verdict),
+    why: why(row, fate, verdict, ejection),
     ...known,
     ...(verdict === undefined ? {} : { results: runs.map((run) => describeRun(run, now)).reverse() }),
   };
@@ -72,7 +75,12 @@ function describeRun({ failure, detail, isVoid, count, first, last, took }: Run,
   };
 }
 
-function why(row: CatalogRow, { answerable, floored, without }: Fate, verdict: Verdict | undefined): string {
+function why(
+  row: CatalogRow,
+  { answerable, floored, without }: Fate,
+  verdict: Verdict | undefined,
+  ejection: Ejection | undefined,
+): string {
   const word = wordOf(row);
   const flip = word === 'critical' && row.hold !== undefined ? ' while the guard holds the flip' : '';
   const probe =
@@ -87,12 +95,16 @@ function why(row: CatalogRow, { answerable, floored, without }: Fate, verdict: V
           : `its probe fails${verdict.lastFailure === undefined ? '' : `: ${verdict.lastFailure}`}`;
   const softCap =
     answerable && !floored && row.column === 'fails' ? '; soft failures may not take more than their share (R12)' : '';
+  const reported =
+    ejection === undefined
+      ? ''
+      : `; clients could not connect (${ejection.failure}), ${answerable ? 'but too many would be missing' : 'so it is out for a while'} (R20)`;
   const verb = !answerable
     ? 'held back'
     : without === undefined
       ? 'answered'
       : `not in this answer: ${without}; answerable`;
-  return `${verb}${answerable && floored ? ' by the floor' : ''}: ${WORDS[word]}${flip}, ${probe} (R10)${softCap}`;
+  return `${verb}${answerable && floored ? ' by the floor' : ''}: ${WORDS[word]}${flip}, ${probe} (R10)${softCap}${reported}`;
 }
 
 /**

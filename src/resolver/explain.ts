@@ -11,12 +11,14 @@ import type { BootMs, Instant } from '../system/clock.js';
 import { explainEndpoint, leftOutOf } from './explain-endpoint.js';
 import { holderOf, meaningOf, type NameMeaning, reversedAddress } from './explain-name.js';
 import { askOwn, fitsBelow, type OwnReply } from './own-reply.js';
+import type { ReportDesk } from './report-desk.js';
 import { describeAge } from './status-text.js';
 import type { Zone } from './zone.js';
 
 export interface ExplainSource {
   readonly zones: readonly Zone[];
   readonly verdicts: VerdictStore;
+  readonly desk: ReportDesk;
   readonly table: AnswerTable;
   /** Names that no zone owns are forwarded. */
   readonly forwards: boolean;
@@ -58,7 +60,7 @@ export function explain(source: ExplainSource, name: string, typed: string, now:
     ...zoneWords(zone, stale, now.boot),
     ...words,
   ];
-  const endpoints = explainEndpoints(source.verdicts, zone, meaning, reply, type, because, now);
+  const endpoints = explainEndpoints(source, zone, meaning, reply, type, because, now);
   because.push(...edeWords(reply));
   const service = meaning.service === undefined ? {} : { service: meaning.service.name };
   return { ...base, ...service, because, endpoints };
@@ -124,7 +126,7 @@ function askAsAllowed(
 }
 
 function explainEndpoints(
-  verdicts: VerdictStore,
+  { verdicts, desk }: ExplainSource,
   zone: Zone,
   { service, rows, types }: NameMeaning,
   reply: OwnReply,
@@ -152,7 +154,8 @@ function explainEndpoints(
     const fate = { answerable: inAnswer.has(row), floored: step !== undefined, without: without(row) };
     const { target } = row;
     const verdict = target === undefined ? undefined : verdicts.get(target);
-    return explainEndpoint(row, fate, verdict, target === undefined ? [] : verdicts.results(target), zone, now);
+    const runs = target === undefined ? [] : verdicts.results(target);
+    return explainEndpoint(row, fate, verdict, runs, zone, desk.ejection(row), now);
   });
 }
 

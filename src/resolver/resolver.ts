@@ -3,8 +3,9 @@
  * opens nothing and starts no timer; daemon.ts feeds it in production and the scenario engine in tests.
  */
 import { isIP } from 'node:net';
-import type { Explanation, ServiceStatus, ZoneStatus } from '../admin/documents.js';
+import type { ClientReport, Explanation, ServiceStatus, ZoneStatus } from '../admin/documents.js';
 import { AnswerTable } from '../answers/table.js';
+import { Places } from '../catalog/places.js';
 import type { Config, ListenAddress, ZoneConfig } from '../config/types.js';
 import { LOOK_MS } from '../health/interest.js';
 import { TargetSet } from '../health/targets.js';
@@ -14,6 +15,7 @@ import type { Report } from '../registry/registry.js';
 import type { BootMs, Instant, Ms } from '../system/clock.js';
 import type { ResolverEvents } from './events.js';
 import { explain } from './explain.js';
+import { ReportDesk } from './report-desk.js';
 
 export type { Log, ResolverEvents } from './events.js';
 
@@ -46,6 +48,8 @@ export class Resolver {
   readonly #zones = new Map<string, Zone>();
   readonly #targets = new TargetSet<Holder<Zone>>();
   readonly verdicts = new VerdictStore(keyFacts(this.#targets));
+  readonly #places = new Places<Holder<Zone>>();
+  readonly desk: ReportDesk;
   /** R17: whose names are asked, by slot. */
   readonly #asked = new Map<number, Asked<Zone>>();
   #lookAt: BootMs;
@@ -57,6 +61,8 @@ export class Resolver {
     this.#events = events;
     this.#lookAt = now.boot + LOOK_MS;
     this.table = new AnswerTable({ seed: options.seed ?? 0 });
+    const { verdicts } = this;
+    this.desk = new ReportDesk({ places: this.#places, targets: this.#targets, verdicts, log: events.log });
     for (const [key, zone] of zoneKeys(config.zones)) this.#zones.set(key, new Zone(key, zone, this.#deps(zone), now));
   }
 
@@ -77,10 +83,18 @@ export class Resolver {
         !this.verdicts.hasResults(result.key) &&
         some(this.#targets.holders(result.key), (holder) => holder.zone.isFresh(holder));
       if (this.verdicts.apply(result, settings, fresh, now.boot)) this.#collect(result.key, changed);
+      const isVoid = this.verdicts.isVoid(result);
+      if (!isVoid) gather(this.desk.outcome(result.key, result.failure !== undefined, result.at), changed);
     }
     this.#tellSuspicion(changed);
     for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
     this.#tellTargets();
+  }
+
+  /** R20: what clients said of failed connections, checked and within the limits. */
+  reported(reports: readonly ClientReport[], now: Instant): void {
+    const keys = this.desk.take(reports, this.#zones.values(), now.boot);
+    if (keys.size > 0) this.#events.probeNow([...keys]);
   }
 
   /** R16: how full the host's connection tracking table is, 0 to 1. */
@@ -95,6 +109,7 @@ export class Resolver {
   tick(now: Instant): void {
     const changed = new Map<Zone, Set<Holder<Zone>>>();
     for (const key of this.verdicts.expire(now.boot)) this.#collect(key, changed);
+    gather(this.desk.expire(now.boot), changed);
     this.#tellSuspicion(changed);
     for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
     if (now.boot >= this.#lookAt) this.#look(now);
@@ -105,7 +120,7 @@ export class Resolver {
   /** When `tick` has to run next, Infinity when nothing is pending. */
   nextWake(now: Instant): BootMs {
     let next = this.#asked.size === 0 ? Number.POSITIVE_INFINITY : this.#lookAt;
-    next = Math.min(next, this.verdicts.nextExpiry());
+    next = Math.min(next, this.verdicts.nextExpiry(), this.desk.nextExpiry());
     for (const zone of this.#zones.values()) next = Math.min(next, zone.nextWake(now.boot));
     return next;
   }
@@ -196,9 +211,9 @@ export class Resolver {
 
   /** Throws on a name without wire form and on a type that does not exist. */
   explain(name: string, type: string, now: Instant): Explanation {
-    const { verdicts, table } = this;
+    const { verdicts, table, desk } = this;
     return explain(
-      { zones: [...this.#zones.values()], verdicts, table, forwards: this.#config.forward !== undefined },
+      { zones: [...this.#zones.values()], verdicts, desk, table, forwards: this.#config.forward !== undefined },
       name,
       type,
       now,
@@ -270,11 +285,7 @@ export class Resolver {
   }
 
   #collect(key: string, into: Map<Zone, Set<Holder<Zone>>>): void {
-    for (const holder of this.#targets.holders(key)) {
-      const holders = into.get(holder.zone) ?? new Set();
-      holders.add(holder);
-      into.set(holder.zone, holders);
-    }
+    gather(this.#targets.holders(key), into);
   }
 
   /** R16: one line at the beginning and one at the end; what failed in the window stands as it stood before. */
@@ -308,6 +319,7 @@ export class Resolver {
       table: this.table,
       verdicts: this.verdicts,
       targets: this.#targets,
+      places: this.#places,
       asked: this.#asked,
       log: this.#events.log,
       listen: zone.listen?.map((address) => indexOf(this.#config.listen, address)),
@@ -352,6 +364,14 @@ function keyFacts(targets: TargetSet<Holder<Zone>>): KeyFacts {
     },
     disowned: (key) => !some(targets.holders(key), ({ zone, row }) => !zone.disowns(row)),
   };
+}
+
+function gather(from: Iterable<Holder<Zone>>, into: Map<Zone, Set<Holder<Zone>>>): void {
+  for (const holder of from) {
+    const holders = into.get(holder.zone) ?? new Set();
+    holders.add(holder);
+    into.set(holder.zone, holders);
+  }
 }
 
 function some<T>(items: Iterable<T>, test: (item: T) => boolean): boolean {

@@ -12,6 +12,7 @@ const SHOWN_REJECTIONS = 20;
 export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
   let endpoints = 0;
   let heldBack = 0;
+  let ejected = 0;
   let guarded = 0;
   let services = 0;
   for (const service of zone.catalog.services.values()) {
@@ -20,6 +21,7 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
       if (!stands(row)) continue;
       endpoints++;
       if (!row.answered) heldBack++;
+      if (row.ejected && !row.answered) ejected++;
       if (row.hold !== undefined) guarded++;
     }
   }
@@ -40,6 +42,7 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
     endpoints,
     answered: zone.health.answered,
     heldBack,
+    ejected,
     guarded,
     guard: {
       zone: zone.guard.zoneTripped,

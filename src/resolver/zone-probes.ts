@@ -1,4 +1,5 @@
 /** Which rows of a zone are probed, and how: settings by service, and the hold of each row on its target (R13, R17). */
+import type { Places } from '../catalog/places.js';
 import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import { serviceSettings } from '../config/service-settings.js';
@@ -23,10 +24,19 @@ export interface Settings extends Answering {
   readonly hearsay: boolean;
 }
 
+/** Where all zones meet. */
+export interface ProbesPlace<Zone> {
+  readonly verdicts: VerdictStore;
+  readonly targets: TargetSet<Holder<Zone>>;
+  /** Rows by address, port and protocol. */
+  readonly places: Places<Holder<Zone>>;
+}
+
 export class ZoneProbes<Zone> {
   readonly #zone: Zone;
   readonly #verdicts: VerdictStore;
   readonly #targets: TargetSet<Holder<Zone>>;
+  readonly #places: Places<Holder<Zone>>;
   readonly #settings = new Map<string, Settings>();
   readonly #isAsked: (service: Service) => boolean;
   #config: ZoneConfig;
@@ -34,8 +44,7 @@ export class ZoneProbes<Zone> {
   constructor(
     zone: Zone,
     config: ZoneConfig,
-    verdicts: VerdictStore,
-    targets: TargetSet<Holder<Zone>>,
+    { verdicts, targets, places }: ProbesPlace<Zone>,
     isAsked: (service: Service) => boolean,
   ) {
     this.#isAsked = isAsked;
@@ -43,6 +52,7 @@ export class ZoneProbes<Zone> {
     this.#config = config;
     this.#verdicts = verdicts;
     this.#targets = targets;
+    this.#places = places;
   }
 
   /** The caller aims every service again. */
@@ -87,14 +97,19 @@ export class ZoneProbes<Zone> {
     }
   }
 
-  add(service: Service, row: CatalogRow, now: BootMs): void {
+  /** `key`: the row's, see `rowKey`. */
+  add(service: Service, row: CatalogRow, key: string, now: BootMs): void {
     const holder: Holder<Zone> = { zone: this.#zone, service, row };
     row.holder = holder;
+    this.#places.add(key, holder);
     this.#aim(holder, now);
   }
 
-  remove(row: CatalogRow, now: BootMs): void {
-    if (row.target !== undefined) this.#drop(row.target, row.holder as Holder<Zone>, now);
+  remove(row: CatalogRow, key: string, now: BootMs): void {
+    const holder = row.holder as Holder<Zone> | undefined;
+    if (holder === undefined) return;
+    this.#places.remove(key, holder);
+    if (row.target !== undefined) this.#drop(row.target, holder, now);
     row.holder = undefined;
   }
 

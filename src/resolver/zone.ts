@@ -6,6 +6,7 @@ import type { ZoneSpec } from '../answers/contract.js';
 import type { AnswerTable } from '../answers/table.js';
 import { Catalog, type ListReport } from '../catalog/catalog.js';
 import { Guard } from '../catalog/guard.js';
+import type { Places } from '../catalog/places.js';
 import type { CatalogRow, Column } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import type { ZoneConfig } from '../config/types.js';
@@ -26,6 +27,8 @@ export interface ZoneDeps {
   readonly table: AnswerTable;
   readonly verdicts: VerdictStore;
   readonly targets: TargetSet<Holder<Zone>>;
+  /** Rows of all zones by address, port and protocol. */
+  readonly places: Places<Holder<Zone>>;
   readonly log: Log;
   /** R17: by their slot in the answer table, whose names are asked. */
   readonly asked: Map<number, Asked<Zone>>;
@@ -91,16 +94,14 @@ export class Zone {
     this.#now = now;
     this.hearing = new ZoneHearing(config.name, deps.log, now);
     this.serial = Math.floor(now.wall / 1000);
-    this.probes = new ZoneProbes<Zone>(this, config, deps.verdicts, deps.targets, (service) =>
-      this.#asked.has(service),
-    );
+    this.probes = new ZoneProbes<Zone>(this, config, deps, (service) => this.#asked.has(service));
     this.#asked = new ZoneAsked<Zone>(this, config, deps, (service) => this.probes.settings(service));
     this.health = new ZoneHealth(config.name, this.probes, deps.log);
     this.guard = new Guard(config.guard);
     this.guardLog = new GuardLog(config.name, this.guard, deps.log);
     this.catalog = new Catalog(config.limits, this.guard, {
-      added: (service, row) => this.#added(service, row, this.#now),
-      removed: (service, row) => this.#removed(service, row, this.#now),
+      added: (service, row, key) => this.#added(service, row, key, this.#now),
+      removed: (service, row, key) => this.#removed(service, row, key, this.#now),
       strength: (service) => this.health.strength(service),
     });
     this.names = new ZoneNames(deps.table, answerSpec(config, deps), config.keepTargets, {
@@ -203,7 +204,7 @@ export class Zone {
     this.#now = now;
     for (const service of this.catalog.services.values()) {
       this.#asked.unmark(service);
-      for (const row of service.rows.values()) this.probes.remove(row, now.boot);
+      for (const [key, row] of service.rows) this.probes.remove(row, key, now.boot);
     }
     this.names.dispose();
   }
@@ -248,8 +249,8 @@ export class Zone {
     while (count > 0) {
       const service = this.#unaimed.pop();
       if (service === undefined) break;
-      for (const row of service.rows.values()) {
-        this.probes.add(service, row, now.boot);
+      for (const [key, row] of service.rows) {
+        this.probes.add(service, row, key, now.boot);
         this.#seed?.(row, this.probes.settings(service).check, now);
         count--;
       }
@@ -379,9 +380,9 @@ export class Zone {
     this.names.forget(service);
   }
 
-  #added(service: Service, row: CatalogRow, now: Instant): void {
+  #added(service: Service, row: CatalogRow, key: string, now: Instant): void {
     if (service.asked === 0) this.#asked.mark(service, now.boot);
-    if (service !== this.#unaimed.at(-1)) this.probes.add(service, row, now.boot);
+    if (service !== this.#unaimed.at(-1)) this.probes.add(service, row, key, now.boot);
     this.names.hold(row.address);
   }
 
@@ -395,8 +396,8 @@ export class Zone {
     }
   }
 
-  #removed(service: Service, row: CatalogRow, now: Instant): void {
-    this.probes.remove(row, now.boot);
+  #removed(service: Service, row: CatalogRow, key: string, now: Instant): void {
+    this.probes.remove(row, key, now.boot);
     this.names.kept.drop(row.address, now.boot);
     if (row.answered) this.health.answered--;
     this.unsaved.add(service.name);

@@ -48,6 +48,7 @@ zones:
       {
         log: (_level, event, fields) => this.logged.push(`${event} ${JSON.stringify(fields)}`),
         targets: () => undefined,
+        probeNow: () => undefined,
       },
       this.#clock.now(),
     );

@@ -56,6 +56,14 @@ export class ScriptedProber {
     }
   }
 
+  /** R20: these are probed now. */
+  hasten(keys: readonly string[], now: BootMs): void {
+    for (const key of keys) {
+      const probe = this.#probes.get(key);
+      if (probe) probe.next = Math.min(probe.next, now);
+    }
+  }
+
   get keys(): string[] {
     return [...this.#probes.keys()].sort();
   }

@@ -1,4 +1,5 @@
 /** Plays a scenario and says where, if anywhere, it went otherwise than written. */
+import type { ReportedFailure } from '../../src/health/reports.js';
 import type { RowState } from '../../src/registry/registry.js';
 import { parseQuestion, type Question, recordText } from './client.js';
 import { duration } from './duration.js';
@@ -162,6 +163,13 @@ class Play {
     else if (step.registry) {
       world.note(`registry: ${step.registry}`);
       world.setHeard(zone, step.registry, 'by the scenario');
+    }
+    for (const [id, said] of Object.entries(step.report ?? {})) {
+      const { address, port, protocol } = this.#addresses.row(id);
+      const [failure, times] = said.split(' x');
+      const one = { address, port, protocol, failure: failure as ReportedFailure };
+      world.note(`clients report ${id}: ${said}`);
+      world.report(Array.from({ length: Number(times ?? 1) }, () => one));
     }
     if (step.accept) {
       const released = world.accept(step.accept, step.zone);

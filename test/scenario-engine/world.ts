@@ -1,4 +1,5 @@
 /** Everything around the resolver under a fake clock: its registries, its prober, its clients, and time itself. */
+import type { ClientReport } from '../../src/admin/documents.js';
 import type { Config } from '../../src/config/types.js';
 import type { Listing, ReleaseMark, Report } from '../../src/registry/registry.js';
 import { Resolver } from '../../src/resolver/resolver.js';
@@ -199,6 +200,12 @@ export class World {
     this.#settle();
   }
 
+  /** Clients say that connections failed (R20). */
+  report(reports: readonly ClientReport[]): void {
+    this.#resolver.reported(reports, this.now);
+    this.#settle();
+  }
+
   accept(service: string, zone: string | undefined): number {
     const released = this.#resolver.accept(service, zone, this.now) ?? 0;
     this.#settle();
@@ -236,6 +243,7 @@ export class World {
           this.note(`log ${level} ${event} ${JSON.stringify(fields)}`);
         },
         targets: (add, remove) => this.prober.targets(add, remove, this.#boot),
+        probeNow: (keys) => this.prober.hasten(keys, this.#boot),
       },
       this.now,
     );
