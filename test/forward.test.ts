@@ -425,6 +425,20 @@ t.test('an upstream that does not answer is passed over, and never the last', as
   }
   t.match((await client.ask('e.example', 'A')).answers, [{ address: '192.0.2.1' }], 'it is back in its place');
 
+  const unreachable = new Client(t, [
+    { address: '255.255.255.255', port: 53 },
+    { address: 'fe80::1', port: 53 },
+    well.at,
+  ]);
+  t.match(
+    (await unreachable.ask('a.example', 'A')).answers,
+    [{ address: '192.0.2.2' }],
+    'one that cannot even be sent to, as without a route, is one that fails',
+  );
+  t.match(
+    unreachable.forwarder.groups()[0]!.group.upstreams.map(({ lastError }) => lastError),
+    ['EACCES', 'EINVAL', undefined],
+  );
   const failing = await upstream(t, () => ({ rcode: RCODE.SERVFAIL }));
   const both = new Client(t, [failing.at, well.at]);
   t.match(

@@ -30,10 +30,12 @@ export function exchangeUdp(to: ListenAddress, query: Uint8Array, events: Exchan
     events.failed(reasonFor(error));
   };
   socket.on('error', failed);
-  // Connected, so that the kernel drops what comes from elsewhere, and tells when nobody listens there.
-  socket.connect(to.port, to.address, () => {
+  // Connected, so that the kernel drops what comes from elsewhere, and tells when nobody listens there. Without a
+  // callback, which would be called for an address without a route as well.
+  socket.on('connect', () => {
     if (open) socket.send(query, (error) => error && failed(error));
   });
+  socket.connect(to.port, to.address);
   socket.on('message', (message) => {
     if (!open) return;
     if (!belongsTo(message, query)) {
