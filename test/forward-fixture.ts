@@ -96,14 +96,18 @@ export class FakeUpstream {
 
   async start(t: Test, { tcp = true } = {}): Promise<this> {
     this.#udp.on('message', (bytes, from) => this.#take(bytes, from));
-    this.#udp.bind(0, '127.0.0.1');
-    await once(this.#udp, 'listening');
-    this.at = { address: '127.0.0.1', port: this.#udp.address().port };
-    if (tcp) {
-      this.#tcp = createServer((socket) => this.#accept(socket));
-      this.#tcp.listen(this.at.port, '127.0.0.1');
+    // A port that is free for both, which a busy machine may not give at once.
+    for (;;) {
+      this.#tcp = createServer((socket) => this.#accept(socket)).listen(0, '127.0.0.1');
       await once(this.#tcp, 'listening');
+      const { port } = this.#tcp.address() as { port: number };
+      if (await binds(this.#udp, port)) {
+        this.at = { address: '127.0.0.1', port };
+        break;
+      }
+      this.#tcp.close();
     }
+    if (!tcp) this.#tcp.close();
     t.teardown(() => {
       this.#udp.close();
       this.other.close();
@@ -150,6 +154,15 @@ export class FakeUpstream {
     const said = this.behave(heard);
     return said === undefined || Buffer.isBuffer(said) ? said : say(bytes, said);
   }
+}
+
+async function binds(socket: Socket, port: number): Promise<boolean> {
+  const listening = once(socket, 'listening');
+  socket.bind(port, '127.0.0.1');
+  return listening.then(
+    () => true,
+    () => false,
+  );
 }
 
 export interface Asking extends Partial<Omit<QueryOptions, 'name' | 'type'>> {

@@ -2,7 +2,7 @@
 import { TYPE } from '../dns/constants.js';
 import { type Ede, edeOption } from './ede.js';
 import type { Question } from './question.js';
-import { MAX_TTL_S, type UpstreamReply } from './upstream-message.js';
+import type { UpstreamReply } from './upstream-message.js';
 import { putU16, putU32, u32 } from './wire.js';
 
 /** RFC 8767 s.4: what a stale record may be kept for by a client. */
@@ -107,8 +107,7 @@ function fitting(ends: Uint16Array, shift: number, room: number): number {
 
 function ttlNow(ttl: number, { age, stale }: Dressing): number {
   if (stale) return Math.max(1, Math.min(ttl, STALE_TTL_S));
-  // The top bit set is a large number, not a negative one (RFC 8767 s.4).
-  return age === 0 ? ttl : Math.max(0, Math.min(ttl, MAX_TTL_S) - age);
+  return Math.max(0, ttl - age);
 }
 
 function putHeader(

@@ -10,7 +10,7 @@ const RECORD_FIXED = 10;
 /** RFC 2308 s.5 leaves 1 to 3 hours. */
 const MAX_NEGATIVE_S = 3 * 3_600;
 /** RFC 8767 s.4. */
-export const MAX_TTL_S = 7 * 86_400;
+const MAX_TTL_S = 7 * 86_400;
 /** Longest message that offsets of 16 bits reach. */
 const MAX_BYTES = 65_535;
 
@@ -116,6 +116,8 @@ export function readReply(reply: Uint8Array, question: Question): UpstreamReply 
     }
   }
   const bytes = reply.slice(0, kept);
+  // The top bit set is a large number, not a negative one, and a large one is a week (RFC 8767 s.4).
+  for (const at of ttls) if (u32(bytes, at) > MAX_TTL_S) putU32(bytes, at, MAX_TTL_S);
   for (const [section, count] of counts.entries()) putU16(bytes, 6 + section * 2, count);
   const rcode = (reply[3]! & 15) | (extended << 4);
   const truncated = (reply[2]! & 2) !== 0;
