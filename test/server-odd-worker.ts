@@ -97,6 +97,16 @@ function poisoned(): void {
   };
 }
 
+/** The responder never returns from a query for the name `hang`. */
+function hanging(): void {
+  const prepare = Responder.prototype.prepare;
+  Responder.prototype.prepare = function (this: Responder, query, ...rest) {
+    if (query[12] === 4 && Buffer.from(query.subarray(13, 17)).toString() === 'hang')
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5_000);
+    return prepare.call(this, query, ...rest);
+  };
+}
+
 /** The thread dies as soon as it is loaded. */
 function stillborn(): void {
   throw new Error('stillborn');
@@ -108,6 +118,7 @@ const ODDITIES: Record<string, () => void> = {
   'stuttering send': stutteringSend,
   collecting: () => collectAllTheTime(100),
   poisoned,
+  hanging,
   stillborn,
 };
 ODDITIES[odd]!();

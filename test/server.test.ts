@@ -315,6 +315,22 @@ t.test('batched: a send that fails, stops half-way or is told to wait loses no a
   t.match(served.server.transportCounters(), { sendErrors: 0, sendDrops: 0 });
 });
 
+for (const transport of ['batched', 'portable'] as const) {
+  t.test(`${transport}: a thread that hangs is known, and which`, async (t) => {
+    const served = await new Served(transport, 'hanging').start(t, { transport });
+    const { server } = served;
+    server.silent();
+    await until(() => server.silent().length === 0);
+    await pause(1_200);
+    t.same(server.silent(), [], 'idle threads turn');
+    const lost = askUdp({ address: '127.0.0.1', port: served.port }, question('hang.svc.test', 'A'), 100);
+    await lost;
+    server.silent();
+    await pause(1_200);
+    t.same(server.silent(), ['udp-0']);
+  });
+}
+
 t.test('batched: two threads share a port, and each answers', async (t) => {
   const served = await new Served('batched').start(t, { transport: 'batched', workers: 2 });
   for (let i = 0; i < 40; i++) t.ok(await askUdp(localhost(served.port), WEB), `client ${i}`);

@@ -33,6 +33,8 @@ export interface ForwardStatus {
     forged: number;
     lastError?: string;
   }[];
+  /** Absent: no hosts file is read. `ignored`: what of it makes no sense. */
+  hosts?: { file: string; names: number; ignored: number };
   cache: { entries: number; bytes: number };
   counts: {
     queries: number;

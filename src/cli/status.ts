@@ -49,11 +49,16 @@ export function showStatus(document: StatusDocument, style: Style, now: number):
           i === 0 ? 'forward' : '',
           showUpstream(upstream, style),
         ]),
+        ...(document.forward?.hosts ? [['hosts', showHosts(document.forward.hosts)]] : []),
       ],
       '  ',
     ),
   ];
   return parts.join('\n');
+}
+
+function showHosts({ file, names, ignored }: NonNullable<ForwardStatus['hosts']>): string {
+  return `${plain(file)}, ${names} names${ignored === 0 ? '' : `, ${ignored} not understood`}`;
 }
 
 function state(word: 'ok' | 'degraded', style: Style): string {

@@ -30,6 +30,7 @@ export function resolveForward(values: ConfigValues, absolute: (path: string) =>
     upstreams: upstreams ?? [],
     ...(resolvConf === undefined ? {} : { resolvConf: absolute(resolvConf) }),
     domains,
+    ...(forward.hosts === 'none' ? {} : { hosts: absolute(forward.hosts) }),
     allow: forward.allow,
     cacheSize: forward.cacheSize,
     maxStale: forward.maxStale,

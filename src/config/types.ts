@@ -35,6 +35,8 @@ export interface ForwardConfig {
   readonly resolvConf?: string;
   /** Lower case, no trailing dot. */
   readonly domains: readonly { readonly domain: string; readonly upstreams: readonly ListenAddress[] }[];
+  /** Absolute; absent: none. */
+  readonly hosts?: string;
   /** Clients whose names are forwarded. */
   readonly allow: readonly Cidr[];
   /** Bytes. */

@@ -6,10 +6,12 @@ import type { AnswerForeign, ForeignQuestion, ReplyForeign } from '../server/han
 import type { Ms } from '../system/clock.js';
 import { type CacheEntry, ForwardCache } from './cache.js';
 import { Flight, type FlightResult } from './flight.js';
+import { answerFromHosts, asExisting } from './hosts.js';
+import type { Hosts } from './hosts-file.js';
 import { LoopCheck } from './loop-check.js';
 import { type Question, readQuestion, suffixes } from './question.js';
 import { type ForwardCounts, isRefreshDue, Replies } from './replies.js';
-import { answerSpecial } from './special-names.js';
+import { answerSpecial, isFixed } from './special-names.js';
 import { type Upstream, UpstreamGroup } from './upstreams.js';
 
 /** A client with patience for one try waits for two seconds at most. */
@@ -35,6 +37,8 @@ export interface ForwarderSettings {
   readonly cacheBytes: number;
   readonly maxStale: Ms;
   readonly maxUdp: number;
+  /** Names that the hosts file has. */
+  readonly hosts?: Hosts;
   /** Boot time. */
   readonly now: () => Ms;
   /** Whether an address is one that we listen on. */
@@ -150,15 +154,23 @@ export class Forwarder {
     if (this.#loops.sees(question.name))
       this.#replies.refuse(question, reply, 'this server asked for it itself: a loop');
     else if (group === 'ours') this.#replies.refuse(question, reply, 'a name of a zone of this server');
-    else if (group !== undefined) this.#forward(question, group, foreign.transport === 'tcp', limit, reply);
-    else {
-      const special = answerSpecial(question, this.#settings.maxUdp);
-      if (special !== undefined) {
-        this.counts.local++;
-        reply(special);
-      } else this.#forward(question, this.#group, foreign.transport === 'tcp', limit, reply);
-    }
+    else this.#answer(question, group, foreign.transport === 'tcp', limit, reply);
   };
+
+  /** The hosts file first, then servers of the domain, then what is special, then whoever may know. */
+  #answer(question: Question, group: UpstreamGroup | undefined, tcp: boolean, limit: number, reply: Reply): void {
+    const { hosts, maxUdp } = this.#settings;
+    const known = hosts !== undefined && !isFixed(question.name) ? hosts : undefined;
+    const local =
+      (known && answerFromHosts(known, question, limit, maxUdp)) ??
+      (group === undefined ? answerSpecial(question, maxUdp) : undefined);
+    const answered = known?.addresses.has(question.name) ? asExisting(reply) : reply;
+    if (local === undefined) this.#forward(question, group ?? this.#group, tcp, limit, answered);
+    else {
+      this.counts.local++;
+      answered(local);
+    }
+  }
 
   #limitOf({ transport }: ForeignQuestion, { edns }: Question): number {
     if (transport === 'tcp') return MAX_TCP_BYTES;

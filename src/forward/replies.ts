@@ -25,7 +25,7 @@ export interface ForwardCounts {
   failureHits: number;
   /** Questions that went to upstreams, those for a refresh included. */
   flights: number;
-  /** Special names, answered here. */
+  /** Special names and names of the hosts file, answered here. */
   local: number;
   /** SERVFAIL for want of an upstream's answer. */
   failures: number;

@@ -36,6 +36,15 @@ const soa = soaRdata({
   minimum: TTL_S,
 });
 
+/** Nothing on a host gives these another meaning; the others may stand in its hosts file. */
+const fixed = new Set([...['localhost', 'invalid', 'onion'].map((name) => latin1(wire(name))), ...loopback]);
+
+/** Whether a name may not be taken from the hosts file. */
+export function isFixed(name: string): boolean {
+  for (const suffix of suffixes(name)) if (fixed.has(suffix)) return true;
+  return false;
+}
+
 /** The reply to a special name; undefined when the name is none. */
 export function answerSpecial(question: Question, maxUdp: number): Uint8Array | undefined {
   for (const zone of suffixes(question.name)) if (zones.has(zone)) return answer(question, zone, maxUdp);

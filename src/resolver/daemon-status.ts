@@ -96,7 +96,7 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
   if (prober.state === 'never')
     problems.push('no prober has connected: dead endpoints are not left out (holdfast probe)');
   for (const [zone, reason] of parts.snapshots.problems) problems.push(`zone ${zone}: snapshot not written: ${reason}`);
-  problems.push(...parts.forward.problems(), ...parts.problems());
+  problems.push(...parts.forward.problems(), ...parts.problems(), ...unusedSockets(parts.server.unused()));
   for (const { address, port, udp, tcp, error } of listeners) {
     if (udp === 'up' && tcp === 'up') continue;
     problems.push(`${address} port ${port} is not bound yet${error === undefined ? '' : `: ${error}`}`);
@@ -115,6 +115,20 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
     zones,
     ...(forward === undefined ? {} : { forward }),
   };
+}
+
+/** How it stands, in one line. */
+export function statusLine(parts: DaemonParts): string {
+  const { state, problems, zones } = daemonStatus(parts);
+  if (state === 'ok') return zones.length === 1 ? '1 zone, all is well' : `${zones.length} zones, all is well`;
+  return `degraded: ${problems[0]}${problems.length > 1 ? ` (and ${problems.length - 1} more)` : ''}`;
+}
+
+/** Sockets that were bound for us and that nobody answers. */
+function unusedSockets(sockets: readonly string[]): string[] {
+  return sockets.map(
+    (socket) => `the socket ${socket} was passed to this server, and is not in listen: nobody answers there`,
+  );
 }
 
 /** R9: what is held, and what to do about it. */

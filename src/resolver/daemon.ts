@@ -9,11 +9,13 @@ import { BootClock, ClockWatch } from '../system/boot-clock.js';
 import type { Instant, Ms } from '../system/clock.js';
 import { type OpenLog, openLog } from '../system/log.js';
 import { machineId } from '../system/machine.js';
+import { ServiceNotice } from '../system/service-notice.js';
 import { DaemonCounters } from './daemon-counters.js';
-import { adminSource, daemonStatus } from './daemon-status.js';
+import { adminSource, type DaemonParts, daemonStatus, statusLine } from './daemon-status.js';
 import { ForwardLink } from './forward-link.js';
 import { ProberLink } from './prober-link.js';
 import { Resolver, zoneKeys } from './resolver.js';
+import { awaitSignals } from './signals.js';
 import { Snapshots, snapshotFolder } from './snapshots.js';
 import { SyncLink } from './sync-link.js';
 
@@ -74,6 +76,10 @@ class Daemon {
   readonly #forward: ForwardLink;
   readonly #watch = new ClockWatch(LOOK_MS);
   readonly #counters = new DaemonCounters();
+  readonly #notice = new ServiceNotice({
+    alive: () => this.#server.silent().length === 0,
+    status: () => statusLine(this.#parts()),
+  });
   readonly #ends: (() => unknown)[] = [];
   /** Sockets that are being opened. */
   readonly #opening: Promise<unknown>[] = [];
@@ -90,7 +96,6 @@ class Daemon {
   #wake: NodeJS.Timeout | undefined;
   #tableMoved = false;
   #stopping: Promise<number> | undefined;
-  #reloading: Promise<void> = Promise.resolve();
 
   constructor(options: DaemonOptions, clock: BootClock, log: OpenLog) {
     this.#options = options;
@@ -119,7 +124,9 @@ class Daemon {
     const machine = machineId();
     this.#snapshots = new Snapshots(this.#resolver, machine, log.log);
     this.#prober = new ProberLink({ path: join(this.#config.runDir, 'prober.sock'), log: log.log, clock });
-    this.#forward = new ForwardLink(this.#config, log.log, clock);
+    this.#forward = new ForwardLink(this.#config, log.log, clock, () =>
+      this.#server.setForward(this.#forward.settings),
+    );
     this.#sync = new SyncLink({
       snapshotFolder: snapshotFolder(this.#config.stateDir),
       machine,
@@ -140,7 +147,8 @@ class Daemon {
   }
 
   async run(): Promise<number> {
-    const stopped = this.#awaitSignals();
+    const stop = (signal: NodeJS.Signals): Promise<number> => (this.#stopping = this.#stop(signal));
+    const stopped = awaitSignals(stop, () => this.#notice.during(() => this.#reload()));
     // A signal may come while the sockets are still being bound: then the start may never be over.
     return (await Promise.race([this.#start(), stopped])) ?? stopped;
   }
@@ -180,6 +188,7 @@ class Daemon {
       this.#log.log('error', 'last-good-configuration', { reason: this.#configError });
     }
     this.#begin(restored);
+    this.#notice.ready();
     return undefined;
   }
 
@@ -228,7 +237,19 @@ class Daemon {
     const { AdminServer } = await import('../admin/server.js');
     const { Metrics } = await import('../admin/metrics.js');
     const config = this.#config;
-    const parts = {
+    const parts = this.#parts();
+    const metrics = new Metrics({ status: () => daemonStatus(parts), counters: () => this.#counters.read(parts) });
+    this.#admin = new AdminServer({
+      source: adminSource(parts, () => metrics.text()),
+      runDir: config.runDir,
+      ...(config.admin === undefined ? {} : { admin: config.admin }),
+      log: this.#log.log,
+    });
+    if (this.#stopping === undefined) await this.#admin.start();
+  }
+
+  #parts(): DaemonParts {
+    return {
       resolver: this.#resolver,
       server: this.#server,
       prober: this.#prober,
@@ -249,14 +270,6 @@ class Daemon {
       ],
       changed: () => this.#leave(this.#clock.now()),
     };
-    const metrics = new Metrics({ status: () => daemonStatus(parts), counters: () => this.#counters.read(parts) });
-    this.#admin = new AdminServer({
-      source: adminSource(parts, () => metrics.text()),
-      runDir: config.runDir,
-      ...(config.admin === undefined ? {} : { admin: config.admin }),
-      log: this.#log.log,
-    });
-    if (this.#stopping === undefined) await this.#admin.start();
   }
 
   /** Views of one name are zones of their own, so the worker knows zones by key. */
@@ -328,22 +341,6 @@ class Daemon {
       .catch((error: Error) => this.#log.log('warn', 'configuration-not-kept', { reason: error.message }));
   }
 
-  #awaitSignals(): Promise<number> {
-    return new Promise((resolve, reject) => {
-      const stop = (signal: NodeJS.Signals): void => {
-        // A second signal does not wait for anything.
-        if (this.#stopping !== undefined) process.kill(process.pid, 'SIGKILL');
-        this.#stopping = this.#stop(signal);
-        this.#stopping.then(resolve, reject);
-      };
-      process.on('SIGTERM', stop);
-      process.on('SIGINT', stop);
-      process.on('SIGHUP', () => {
-        this.#reloading = this.#reloading.then(() => this.#reload());
-      });
-    });
-  }
-
   async #reload(): Promise<void> {
     if (this.#stopping !== undefined) return;
     let config: Config;
@@ -383,6 +380,7 @@ class Daemon {
 
   async #stop(signal: NodeJS.Signals): Promise<number> {
     this.#log.log('info', 'stopping', { signal });
+    this.#notice.stopping();
     // A disk or a thread that hangs may not keep the process: what is left then is nothing that was not saved before.
     const last = setTimeout(() => process.kill(process.pid, 'SIGKILL'), STOP_MS);
     last.unref();

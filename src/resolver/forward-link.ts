@@ -12,6 +12,7 @@ import { planSockets } from '../server/listen-plan.js';
 import { OwnAddresses } from '../server/own-addresses.js';
 import type { Clock, Ms } from '../system/clock.js';
 import type { Log } from './events.js';
+import { HostsLink } from './hosts-link.js';
 
 const MAX_UDP_BYTES = 1_232;
 /** resolv.conf is looked at, and upstreams that looped are asked again, this often. */
@@ -32,9 +33,13 @@ export class ForwardLink {
   #failing = false;
   #timer: NodeJS.Timeout | undefined;
   #looks = 0;
+  #hosts: HostsLink | undefined;
+  readonly #changed: () => void;
 
-  constructor(config: Config, log: Log, clock: Clock) {
+  /** `changed` is called when what answer threads keep must not be given any more. */
+  constructor(config: Config, log: Log, clock: Clock, changed: () => void = () => {}) {
     this.#config = config;
+    this.#changed = changed;
     this.#log = log;
     this.#clock = clock;
     this.#take(config);
@@ -51,15 +56,18 @@ export class ForwardLink {
   start(): void {
     this.#forwarder?.checkLoops(false);
     this.#timer ??= setInterval(() => void this.look(), LOOK_MS);
+    this.#hosts?.start();
   }
 
   reload(config: Config): void {
     this.#config = config;
     this.#take(config);
+    this.#hosts?.start();
     this.#forwarder?.checkLoops(false);
   }
 
   stop(): void {
+    this.#hosts?.stop();
     clearInterval(this.#timer);
     this.#forwarder?.close();
   }
@@ -79,12 +87,17 @@ export class ForwardLink {
         ...(upstream.lastError === undefined ? {} : { lastError: upstream.lastError }),
       })),
     );
-    return { upstreams, cache: forwarder.cache, counts: { ...forwarder.counts } };
+    const hosts = this.#hosts && {
+      file: this.#hosts.path,
+      names: this.#hosts.hosts.addresses.size,
+      ignored: this.#hosts.hosts.ignored,
+    };
+    return { upstreams, ...(hosts ? { hosts } : {}), cache: forwarder.cache, counts: { ...forwarder.counts } };
   }
 
   /** What is wrong, a sentence each. */
   problems(): string[] {
-    const problems = this.#fault === undefined ? [] : [this.#fault];
+    const problems = [this.#fault, this.#hosts?.fault].filter((fault) => fault !== undefined);
     for (const { domain, group } of this.#forwarder?.groups() ?? []) {
       const what = domain === undefined ? 'other names' : `names in ${domain}`;
       for (const upstream of group.upstreams) {
@@ -108,6 +121,7 @@ export class ForwardLink {
     const { forward } = config;
     this.#own.setPlans(planSockets(config.listen));
     this.#fault = undefined;
+    this.#followHosts(forward?.hosts);
     if (forward === undefined) {
       this.#forwarder?.close();
       this.#forwarder = undefined;
@@ -123,6 +137,7 @@ export class ForwardLink {
     return {
       upstreams: forward.resolvConf === undefined ? forward.upstreams : this.#found,
       domains: forward.domains,
+      ...(this.#hosts ? { hosts: this.#hosts.hosts } : {}),
       zones: config.zones.map((zone) => zone.name),
       cacheBytes: forward.cacheSize,
       maxStale: forward.maxStale,
@@ -130,6 +145,19 @@ export class ForwardLink {
       now: () => this.#clock.now().boot,
       isOurs: (address) => this.#isOurs(address),
     };
+  }
+
+  #followHosts(path: string | undefined): void {
+    if (this.#hosts?.path === path) return;
+    this.#hosts?.stop();
+    this.#hosts =
+      path === undefined
+        ? undefined
+        : new HostsLink(path, this.#log, () => {
+            const { forward } = this.#config;
+            if (forward) this.#forwarder?.reconfigure(this.#settingsOf(this.#config, forward));
+            this.#changed();
+          });
   }
 
   #isOurs({ address, port }: ListenAddress): boolean {

@@ -10,8 +10,9 @@ import { AnswerThread, type AnswerThreadEvents, type CreateWorker } from './answ
 import { Backoff } from './backoff.js';
 import { BoundSockets } from './bound-sockets.js';
 import { ForeignQuestions } from './foreign-questions.js';
+import { InheritedSockets } from './inherited-sockets.js';
 import { ListenBoard, type ListenerStatus } from './listen-board.js';
-import { planSockets, type SocketPlan } from './listen-plan.js';
+import { hostPort, planSockets, type SocketPlan } from './listen-plan.js';
 import { ListenRounds } from './listen-rounds.js';
 import type { FromThread, ListenMessage, StartMessage, ToThread, TriedMessage } from './messages.js';
 import { choosePorts } from './port-choice.js';
@@ -57,6 +58,7 @@ export class AnswerServer {
   #transport: 'batched' | 'portable' | 'none' = 'none';
   #wanted: 'batched' | 'portable' = 'portable';
   readonly #sockets = new BoundSockets();
+  readonly #inherited: InheritedSockets;
   readonly #foreign = new ForeignQuestions({
     descriptor: (thread, key) => this.#sockets.of(thread.index, key),
     maxUdp: () => this.#settings?.maxUdp ?? MAX_UDP,
@@ -85,6 +87,7 @@ export class AnswerServer {
     this.#create = options.createWorker ?? ((file, workerOptions) => new Worker(file, workerOptions));
     this.#native = process.platform === 'linux' && options.transport !== 'portable';
     this.#board = new ListenBoard(options.log);
+    this.#inherited = new InheritedSockets(options.inherited);
     this.#udp = [this.#thread('udp', 0)];
     process.on('exit', this.#atExit);
   }
@@ -159,6 +162,20 @@ export class AnswerServer {
     this.#plans = plans;
     this.#sendListen();
     return this.#rounds.answered();
+  }
+
+  /** Inherited sockets that no listen address has, as `udp 127.0.0.1:53`. */
+  unused(): string[] {
+    return this.#inherited
+      .unused(this.#plans)
+      .map(({ protocol, address, port }) => `${protocol} ${hostPort(address, port)}`);
+  }
+
+  /** Threads that have not turned since the last call, which should be some seconds ago. */
+  silent(): string[] {
+    return this.#threads()
+      .filter((thread) => !thread.hasTurned())
+      .map((thread) => thread.name);
   }
 
   /** Two entries a listen address, UDP and TCP. */
@@ -241,6 +258,7 @@ export class AnswerServer {
       sequence: this.#rounds.current,
       plans: this.#plans,
       bound: udp ? this.#sockets.forThread(thread.index) : {},
+      inherited: this.#inherited.forPlans(thread.kind, this.#plans),
       bind: udp && thread.index === 0 ? this.#udp.length : 0,
     };
   }
@@ -279,7 +297,9 @@ export class AnswerServer {
     let news = false;
     for (const { key, failure, fds } of message.results) {
       if (fds) {
-        this.#sockets.add(key, fds);
+        const inherited = this.#inherited.forPlans('udp', this.#plans)[key]?.fd;
+        if (inherited !== undefined && inherited === fds[0]) this.#sockets.addInherited(key, inherited);
+        else this.#sockets.add(key, fds);
         news = true;
       }
       if (thread.index === 0) this.#board.set(key, thread.kind, failure);

@@ -4,7 +4,15 @@ import type { Worker, WorkerOptions } from 'node:worker_threads';
 import { Backoff } from './backoff.js';
 import { COUNTER_WORDS } from './counters.js';
 import { handoverMemory } from './handover.js';
-import { CONTROL_WORDS, EVENT_FD, type FromThread, STOP, type ToThread, TRANSPORT_COUNTERS } from './messages.js';
+import {
+  CONTROL_WORDS,
+  EVENT_FD,
+  type FromThread,
+  PULSE,
+  STOP,
+  type ToThread,
+  TRANSPORT_COUNTERS,
+} from './messages.js';
 
 export type CreateWorker = (file: URL, options: WorkerOptions) => Worker;
 
@@ -55,6 +63,7 @@ export class AnswerThread {
   readonly #options: AnswerThreadOptions;
   readonly #backoff = new Backoff(RESPAWN_FIRST_MS, RESPAWN_LONGEST_MS);
   #worker: Worker | undefined;
+  #pulse = 0;
   #spawnedAt = 0;
   #respawn: NodeJS.Timeout | undefined;
   #ended: Promise<void> = Promise.resolve();
@@ -72,6 +81,14 @@ export class AnswerThread {
 
   ref(): void {
     this.#worker?.ref();
+  }
+
+  /** Whether its loop has turned since the last call, which should be some seconds ago. */
+  hasTurned(): boolean {
+    const pulse = Atomics.load(this.control, PULSE);
+    const turned = pulse !== this.#pulse;
+    this.#pulse = pulse;
+    return turned;
   }
 
   /** A thread inside a native loop is woken to read it. */

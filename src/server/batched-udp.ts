@@ -24,11 +24,20 @@ import {
 } from './batch-ring.js';
 import type { BindFailure } from './bind-error.js';
 import { type HandoverWriter, NO_BYTES } from './handover.js';
+import { isOpen } from './inherited-sockets.js';
 import { countLatency } from './latency.js';
 import { EAGAIN, EINTR, ENOBUFS, errorName, type LinuxCalls } from './linux-calls.js';
-import { bindSockets } from './linux-sockets.js';
+import { adoptSocket, bindSockets } from './linux-sockets.js';
 import type { SocketPlan } from './listen-plan.js';
-import { counterIndex, EVENT_FD, type ListenMessage, STOP, type ToThread, type TriedMessage } from './messages.js';
+import {
+  counterIndex,
+  EVENT_FD,
+  type ListenMessage,
+  PULSE,
+  STOP,
+  type ToThread,
+  type TriedMessage,
+} from './messages.js';
 import { OwnAddresses } from './own-addresses.js';
 import { NEEDS_CONTROL, type Responder } from './respond.js';
 import { tried } from './thread-reports.js';
@@ -129,7 +138,11 @@ export class BatchedUdp {
     for (const plan of message.plans) {
       let fd = before.find((socket) => socket.plan.key === plan.key)?.fd ?? message.bound[plan.key];
       if (fd === undefined && message.bind > 0) {
-        const result = bindSockets(this.#calls, plan, message.bind);
+        const inherited = message.inherited[plan.key];
+        const result =
+          inherited && isOpen(inherited)
+            ? adoptSocket(this.#calls, plan, inherited.fd)
+            : bindSockets(this.#calls, plan, message.bind);
         if ('code' in result) failures.set(plan.key, result);
         else {
           bound.set(plan.key, result.fds);
@@ -166,6 +179,7 @@ export class BatchedUdp {
     for (;;) {
       const ready = this.#calls.poll(this.#polledBytes, this.#polled.length >> 1, POLL_MS);
       if (Atomics.load(this.#control, STOP) !== 0) break;
+      Atomics.add(this.#control, PULSE, 1);
       if (ready < 0) {
         const errno = this.#calls.errno();
         if (errno !== EINTR && errno !== EAGAIN) throw new TransportUnusable(`poll: ${errorName(errno)}`);

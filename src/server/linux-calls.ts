@@ -11,6 +11,8 @@ export interface LinuxCalls {
   socket(domain: number, type: number, protocol: number): number;
   bind(fd: number, address: Uint8Array, length: number): number;
   close(fd: number): number;
+  /** Another descriptor of the same socket, closed in programs that are started; -1 on failure. */
+  duplicate(fd: number): number;
   setsockopt(fd: number, level: number, name: number, value: Uint8Array, length: number): number;
   getsockopt(fd: number, level: number, name: number, value: Uint8Array, length: Uint8Array): number;
   eventfd(initial: number, flags: number): number;
@@ -23,6 +25,8 @@ export interface LinuxCalls {
   /** Where a typed array's memory begins. Only memory of an ArrayBuffer made as such stays where it is. */
   address(memory: Uint8Array): bigint;
 }
+
+const F_DUPFD_CLOEXEC = 1030;
 
 export const EINTR = 4;
 export const EAGAIN = 11;
@@ -39,10 +43,12 @@ export function loadLinuxCalls(): LinuxCalls | string {
   try {
     const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
     const libc = koffi.load(null);
+    const fcntl = libc.func('int fcntl(int, int, ...)');
     return {
       socket: libc.func('int socket(int, int, int)'),
       bind: libc.func('int bind(int, void *, uint32_t)'),
       close: libc.func('int close(int)'),
+      duplicate: (fd) => fcntl(fd, F_DUPFD_CLOEXEC, 'int', 0),
       setsockopt: libc.func('int setsockopt(int, int, int, void *, uint32_t)'),
       getsockopt: libc.func('int getsockopt(int, int, int, void *, void *)'),
       eventfd: libc.func('int eventfd(uint32_t, int)'),

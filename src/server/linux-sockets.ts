@@ -56,6 +56,16 @@ export function bindSockets(calls: LinuxCalls, plan: SocketPlan, count: number):
   return granted < ENOUGH_BUFFER_BYTES ? { fds, smallBuffer: granted } : { fds };
 }
 
+/** Takes an inherited socket into use: it was bound by somebody else, who set nothing of what we need. */
+export function adoptSocket(calls: LinuxCalls, plan: SocketPlan, fd: number): BoundSockets {
+  if (plan.wildcard) {
+    if (plan.family === 4) calls.setsockopt(fd, IPPROTO_IP, IP_PKTINFO, word(1), 4);
+    else calls.setsockopt(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, word(1), 4);
+  }
+  const granted = growBuffers(calls, fd);
+  return granted < ENOUGH_BUFFER_BYTES ? { fds: [fd], smallBuffer: granted } : { fds: [fd] };
+}
+
 /** An eventfd that wakes a poll, or -1. */
 export function createEventFd(calls: LinuxCalls): number {
   return calls.eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

@@ -3,6 +3,7 @@ import type { SharedTable } from '../answers/shared.js';
 import type { Allowed } from './acl.js';
 import type { BindFailure } from './bind-error.js';
 import type { HandoverMemory } from './handover.js';
+import type { InheritedSocket } from './inherited-sockets.js';
 import type { KeptAnswer } from './kept-answers.js';
 import type { SocketPlan } from './listen-plan.js';
 import type { ResponderOptions } from './respond.js';
@@ -14,6 +15,8 @@ export const CONTROL_WORDS = 4;
 export const STOP = 0;
 /** Number of the eventfd that wakes a native loop; -1 until there is one. It outlives the thread. */
 export const EVENT_FD = 1;
+/** Grows while the thread's loop turns, once a second at least. */
+export const PULSE = 2;
 
 /** Words of a thread's transport counters (Uint32Array, one writer, wrapping). */
 export const TRANSPORT_COUNTERS = [
@@ -64,6 +67,8 @@ export interface ListenMessage {
   readonly plans: readonly SocketPlan[];
   /** Batched: descriptors already bound for this thread, by plan key. */
   readonly bound: Readonly<Record<string, number>>;
+  /** Sockets of the thread's protocol that were bound for us, by plan key. */
+  readonly inherited: Readonly<Record<string, InheritedSocket>>;
   /** Batched: how many sockets to bind for a plan that has none; 0 leaves it to another thread. */
   readonly bind: number;
 }

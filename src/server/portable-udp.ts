@@ -6,7 +6,9 @@
 import { createSocket, type RemoteInfo, type Socket } from 'node:dgram';
 import type { BindFailure } from './bind-error.js';
 import { peerFromText, plainAddress } from './client-address.js';
+import { duplicateOf } from './duplicate.js';
 import { type HandoverWriter, NO_ENVELOPE } from './handover.js';
+import type { InheritedSocket } from './inherited-sockets.js';
 import { countLatency } from './latency.js';
 import { listenIndex, type SocketPlan } from './listen-plan.js';
 import { counterIndex, type RepliesMessage } from './messages.js';
@@ -32,6 +34,8 @@ export interface PortableUdpEvents {
 interface Bound {
   plan: SocketPlan;
   readonly sockets: Map<string, Socket>;
+  /** One socket serves a wildcard, too; routing chooses the address it answers from. */
+  readonly inherited: boolean;
 }
 
 export class PortableUdp {
@@ -67,11 +71,17 @@ export class PortableUdp {
   }
 
   /** Opens and closes sockets until they are those of `plans`. Resolves with what could not be bound, by plan key. */
-  listen(plans: readonly SocketPlan[]): Promise<Map<string, BindFailure>> {
-    return this.#inTurn(() => this.#listen(plans));
+  listen(
+    plans: readonly SocketPlan[],
+    inherited: Readonly<Record<string, InheritedSocket>> = {},
+  ): Promise<Map<string, BindFailure>> {
+    return this.#inTurn(() => this.#listen(plans, inherited));
   }
 
-  async #listen(plans: readonly SocketPlan[]): Promise<Map<string, BindFailure>> {
+  async #listen(
+    plans: readonly SocketPlan[],
+    inherited: Readonly<Record<string, InheritedSocket>>,
+  ): Promise<Map<string, BindFailure>> {
     const failures = new Map<string, BindFailure>();
     for (const [key, bound] of this.#bound) {
       if (plans.some((p) => p.key === key)) continue;
@@ -86,15 +96,20 @@ export class PortableUdp {
           existing.plan = plan;
           return;
         }
-        const bound: Bound = { plan, sockets: new Map() };
-        const failure = plan.wildcard
-          ? await this.#bindLocal(bound)
-          : await this.#bind(bound, plan.address, plan.address);
+        const given = inherited[plan.key];
+        const fd = given && duplicateOf(given);
+        const bound: Bound = { plan, sockets: new Map(), inherited: fd !== undefined };
+        const failure =
+          fd !== undefined
+            ? await this.#bind(bound, plan.address, plan.address, fd)
+            : plan.wildcard
+              ? await this.#bindLocal(bound)
+              : await this.#bind(bound, plan.address, plan.address);
         if (failure) failures.set(plan.key, failure);
         else this.#bound.set(plan.key, bound);
       }),
     );
-    const wildcard = [...this.#bound.values()].some((b) => b.plan.wildcard);
+    const wildcard = [...this.#bound.values()].some((b) => b.plan.wildcard && !b.inherited);
     if (wildcard && !this.#rescan) {
       this.#rescan = setInterval(() => void this.#inTurn(() => this.#rescanAddresses()), RESCAN_MS);
       this.#events.log('warn', 'udp-wildcard-by-address', {
@@ -139,7 +154,7 @@ export class PortableUdp {
   }
 
   async #rescanAddresses(): Promise<void> {
-    for (const bound of this.#bound.values()) if (bound.plan.wildcard) await this.#bindLocal(bound);
+    for (const bound of this.#bound.values()) if (bound.plan.wildcard && !bound.inherited) await this.#bindLocal(bound);
   }
 
   #inTurn<T>(change: () => Promise<T>): Promise<T> {
@@ -148,7 +163,7 @@ export class PortableUdp {
     return done;
   }
 
-  #bind(bound: Bound, at: string, asked: string): Promise<BindFailure | undefined> {
+  #bind(bound: Bound, at: string, asked: string, fd?: number): Promise<BindFailure | undefined> {
     return new Promise((resolve) => {
       const v6 = at.includes(':');
       const socket = createSocket({ type: v6 ? 'udp6' : 'udp4', ipv6Only: v6, lookup: literalLookup });
@@ -157,7 +172,8 @@ export class PortableUdp {
         resolve({ code: error.code ?? 'UNKNOWN', message: error.message });
       };
       socket.once('error', failed);
-      socket.bind({ port: bound.plan.port, address: at, exclusive: true }, () => {
+      const options = fd === undefined ? { port: bound.plan.port, address: at } : { fd };
+      socket.bind({ ...options, exclusive: true }, () => {
         socket.off('error', failed);
         socket.on('error', () => {
           this.#count('sendErrors');

@@ -3,6 +3,7 @@ import type { AnswerTable } from '../answers/table.js';
 import type { ListenAddress } from '../config/types.js';
 import type { CreateWorker } from './answer-thread.js';
 import type { AnswerForeign } from './handover-desk.js';
+import type { InheritedSocket } from './inherited-sockets.js';
 import type { TcpLimits } from './tcp-limits.js';
 
 /** One line a state change, with a stable event name. */
@@ -16,6 +17,8 @@ export interface AnswerServerOptions {
   readonly log: ServerLog;
   /** The transport that `start` will ask for, when it is known already: saves loading the other. */
   readonly transport?: AnswerSettings['transport'];
+  /** Sockets that were bound for us; those that the environment tells of when absent. */
+  readonly inherited?: readonly InheritedSocket[];
   /** How a thread is started; a test may look on. */
   readonly createWorker?: CreateWorker;
 }

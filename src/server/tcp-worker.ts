@@ -1,13 +1,15 @@
 /** The TCP answer thread. */
 import { parentPort } from 'node:worker_threads';
 import { HandoverWriter } from './handover.js';
-import type { FromThread, ListenMessage, StartMessage, ToThread } from './messages.js';
+import { type FromThread, type ListenMessage, PULSE, type StartMessage, type ToThread } from './messages.js';
 import { Responder } from './respond.js';
 import { TcpTransport } from './tcp.js';
 import { failureReporter, tried } from './thread-reports.js';
 
 /** Answers in flight at a stop have so long to leave. */
 const STOP_GRACE_MS = 1_000;
+
+const PULSE_MS = 1_000;
 
 const port = parentPort!;
 const say = (message: FromThread): void => port.postMessage(message);
@@ -25,11 +27,12 @@ function start(message: StartMessage): void {
     { failure: failureReporter(say, 'tcp'), handedOver: () => say({ type: 'handed-over' }) },
   );
   running = { responder, tcp };
+  setInterval(() => Atomics.add(message.control, PULSE, 1), PULSE_MS).unref();
   listen(message.listen);
 }
 
 function listen(message: ListenMessage): void {
-  void running?.tcp.listen(message.plans).then((failures) => say(tried(message, failures)));
+  void running?.tcp.listen(message.plans, message.inherited).then((failures) => say(tried(message, failures)));
 }
 
 async function stop(): Promise<void> {

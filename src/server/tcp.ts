@@ -3,7 +3,9 @@ import { createServer, type Server, type Socket } from 'node:net';
 import type { BindFailure } from './bind-error.js';
 import { peerFromText, plainAddress } from './client-address.js';
 import { ConnectionTable } from './connection-table.js';
+import { duplicateOf } from './duplicate.js';
 import { type HandoverWriter, NO_ENVELOPE } from './handover.js';
+import type { InheritedSocket } from './inherited-sockets.js';
 import { countLatency } from './latency.js';
 import { listenIndex, type SocketPlan } from './listen-plan.js';
 import { counterIndex, type RepliesMessage } from './messages.js';
@@ -63,7 +65,10 @@ export class TcpTransport {
   }
 
   /** Opens and closes listeners until they are those of `plans`. Connections stay. Resolves with what could not be bound, by plan key. */
-  listen(plans: readonly SocketPlan[]): Promise<Map<string, BindFailure>> {
+  listen(
+    plans: readonly SocketPlan[],
+    inherited: Readonly<Record<string, InheritedSocket>> = {},
+  ): Promise<Map<string, BindFailure>> {
     const done = this.#changes.then(async () => {
       const failures = new Map<string, BindFailure>();
       for (const [key, { server }] of this.#listeners) {
@@ -78,7 +83,7 @@ export class TcpTransport {
             existing.plan = plan;
             return;
           }
-          const failure = await this.#bind(plan);
+          const failure = await this.#bind(plan, inherited[plan.key]);
           if (failure) failures.set(plan.key, failure);
         }),
       );
@@ -103,7 +108,7 @@ export class TcpTransport {
     clearInterval(this.#sweeper);
   }
 
-  #bind(plan: SocketPlan): Promise<BindFailure | undefined> {
+  #bind(plan: SocketPlan, inherited: InheritedSocket | undefined): Promise<BindFailure | undefined> {
     return new Promise((resolve) => {
       const listener: Listener = {
         plan,
@@ -114,10 +119,11 @@ export class TcpTransport {
         resolve({ code: error.code ?? 'UNKNOWN', message: error.message });
       };
       server.once('error', failed);
+      const fd = inherited && duplicateOf(inherited);
       const options = {
-        host: plan.address,
-        port: plan.port,
-        ipv6Only: plan.family === 6 && !plan.dual,
+        ...(fd === undefined
+          ? { host: plan.address, port: plan.port, ipv6Only: plan.family === 6 && !plan.dual }
+          : { fd }),
         backlog: BACKLOG,
         exclusive: true,
       };

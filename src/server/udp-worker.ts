@@ -4,7 +4,7 @@ import { BatchedUdp, TransportUnusable } from './batched-udp.js';
 import { HandoverWriter } from './handover.js';
 import { type LinuxCalls, loadLinuxCalls } from './linux-calls.js';
 import { createEventFd } from './linux-sockets.js';
-import { EVENT_FD, type FromThread, type ListenMessage, type StartMessage, type ToThread } from './messages.js';
+import { EVENT_FD, type FromThread, type ListenMessage, PULSE, type StartMessage, type ToThread } from './messages.js';
 import type { PortableUdp } from './portable-udp.js';
 import { Responder } from './respond.js';
 import { failureReporter, tried } from './thread-reports.js';
@@ -14,6 +14,7 @@ const STOP_GRACE_MS = 1_000;
 /** More than other processes of this core get, so that a burning control thread delays no answer. */
 const PRIORITY = -10;
 const PRIO_PROCESS = 0;
+const PULSE_MS = 1_000;
 
 export interface UdpWorkerData {
   /** Load the native calls at once, while the control thread reads its configuration. */
@@ -50,6 +51,7 @@ async function start(message: StartMessage): Promise<void> {
     handedOver,
   });
   portable = { responder, udp };
+  setInterval(() => Atomics.add(message.control, PULSE, 1), PULSE_MS).unref();
   say({ type: 'transport', transport: 'portable', ...(reason === undefined ? {} : { reason }) });
   await listen(message.listen);
 }
@@ -95,7 +97,7 @@ async function listen(message: ListenMessage): Promise<void> {
   if (!portable) return;
   // One of several threads that have all fallen back: the first one binds, this one is about to be let go.
   const plans = message.bind > 0 ? message.plans : [];
-  say(tried(message, await portable.udp.listen(plans)));
+  say(tried(message, await portable.udp.listen(plans, message.inherited)));
 }
 
 async function stop(): Promise<void> {

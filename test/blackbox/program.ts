@@ -77,14 +77,28 @@ export class Backend {
   }
 }
 
+export interface Surroundings {
+  readonly env?: Readonly<Record<string, string>>;
+  /** Descriptors that are passed on. */
+  readonly sockets?: readonly number[];
+}
+
 /** A process of the program. Its output is kept. */
 export class Process {
   readonly child: ChildProcess;
   output = '';
   readonly ended: Promise<number | string>;
 
-  constructor(args: readonly string[], cwd: string) {
-    this.child = spawn(process.execPath, [LAUNCHER, ...args], { cwd, stdio: ['ignore', 'pipe', 'pipe'] });
+  constructor(args: readonly string[], cwd: string, { env = {}, sockets = [] }: Surroundings = {}) {
+    const command = [process.execPath, LAUNCHER, ...args];
+    // As a service manager does it: sockets from descriptor 3 on, for the process that has this very number.
+    const [program, ...rest] =
+      sockets.length === 0 ? command : ['sh', '-c', 'LISTEN_PID=$$ exec "$@"', 'sh', ...command];
+    this.child = spawn(program!, rest, {
+      cwd,
+      env: { ...process.env, ...(sockets.length === 0 ? {} : { LISTEN_FDS: String(sockets.length) }), ...env },
+      stdio: ['ignore', 'pipe', 'pipe', ...sockets],
+    });
     this.child.stdout?.on('data', (data) => (this.output += data));
     this.child.stderr?.on('data', (data) => (this.output += data));
     this.ended = new Promise((done) => this.child.on('close', (code, signal) => done(code ?? signal ?? 'unknown')));
@@ -151,7 +165,11 @@ export class Host {
   }
 
   run(...args: string[]): Process {
-    const started = new Process(args, this.folder);
+    return this.runIn({}, ...args);
+  }
+
+  runIn(surroundings: Surroundings, ...args: string[]): Process {
+    const started = new Process(args, this.folder, surroundings);
     this.#processes.push(started);
     return started;
   }

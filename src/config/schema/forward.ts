@@ -1,11 +1,17 @@
 /** `forward`: names outside the zones. */
-import { list, map } from '../options.js';
+import { list, map, type Option } from '../options.js';
 import { duration, listenAddress, path, prefix, size, zoneName } from './values.js';
 import { DEFAULT_ALLOW } from './zone.js';
 
 const domain = zoneName('A domain.', {});
 const servers = (description: string) =>
   list(listenAddress('A server.', {}), '["192.0.2.53:53"]', description, { min: 1 });
+
+/** A path, or the word that there is none. */
+function hostsFile(description: string): Option<string, 'always'> {
+  const option = path(description, { default: '/etc/hosts' });
+  return { ...option, kind: 'path, `none`' };
+}
 
 export const forwardOptions = {
   upstreams: servers(
@@ -20,6 +26,9 @@ export const forwardOptions = {
     (key) => (domain.schema.safeParse(key).success ? undefined : 'expected a domain name such as corp.example'),
     'Domains with servers of their own, such as `corp.example: ["10.0.0.53:53"]`. The longest that fits wins. None may lie in a zone; special names such as `local` may stand here.',
     { default: {} },
+  ),
+  hosts: hostsFile(
+    'A file in the format of hosts(5) whose names and addresses are answered before anybody is asked, watched for changes; `none` for no such file. Names of zones, `localhost`, `invalid` and `onion` are not taken from it.',
   ),
   allow: list(
     prefix('Clients.'),
