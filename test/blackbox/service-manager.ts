@@ -24,6 +24,15 @@ function libc() {
 
 const word = (value: number) => new Uint8Array(new Int32Array([value]).buffer);
 
+/** Room for what waits in a socket, 8 MiB where the kernel lets us. Returns what it grants, in its own count. */
+export function growReceiveBuffer(fd: number): number {
+  const { setsockopt, getsockopt } = calls as LinuxCalls;
+  for (const option of [SO_RCVBUF, SO_RCVBUFFORCE]) setsockopt(fd, SOL_SOCKET, option, word(8 * 1024 * 1024), 4);
+  const granted = word(0);
+  getsockopt(fd, SOL_SOCKET, SO_RCVBUF, granted, word(4));
+  return new DataView(granted.buffer).getInt32(0, true);
+}
+
 /** Sockets of an address, bound and, for TCP, listening; they stay open until `close`. */
 export class KeptSockets {
   readonly fds: number[] = [];
@@ -39,11 +48,7 @@ export class KeptSockets {
     if (v6) this.#calls.setsockopt(fd, ...IPV6_V6ONLY, word(0), 4);
     if (protocol === 'tcp') this.#calls.setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, word(1), 4);
     else {
-      for (const option of [SO_RCVBUF, SO_RCVBUFFORCE])
-        this.#calls.setsockopt(fd, SOL_SOCKET, option, word(8 * 1024 * 1024), 4);
-      const granted = word(0);
-      this.#calls.getsockopt(fd, SOL_SOCKET, SO_RCVBUF, granted, word(4));
-      this.buffer = Math.min(this.buffer, new DataView(granted.buffer).getInt32(0, true));
+      this.buffer = Math.min(this.buffer, growReceiveBuffer(fd));
     }
     if (this.#calls.bind(fd, name, name.length) < 0) throw new Error(`${protocol} ${address} ${port} cannot be bound`);
     if (protocol === 'tcp' && libc().func('int listen(int, int)')(fd, 1024) < 0) throw new Error('cannot listen');
