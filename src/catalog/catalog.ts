@@ -1,5 +1,5 @@
 import type { LimitsConfig } from '../config/types.js';
-import { type Listing, type Report, type Row, rowKey } from '../registry/registry.js';
+import type { Listing, Report, Row } from '../registry/registry.js';
 import type { WallMs } from '../system/clock.js';
 import type { Guard } from './guard.js';
 import { CatalogRow, type HeardMs, type Strength } from './row.js';
@@ -8,8 +8,8 @@ import { Service } from './service.js';
 /** Told of every row that enters or leaves the catalog, tombstones included. */
 export interface CatalogEvents {
   /** `key`: the row's, see `rowKey`. */
-  added(service: Service, row: CatalogRow, key: string): void;
-  removed(service: Service, row: CatalogRow, key: string): void;
+  added(service: Service, row: CatalogRow): void;
+  removed(service: Service, row: CatalogRow): void;
   /** The answerable rows of a service and of the zone at present, for the guard's base (R8). */
   strength(service: Service): Strength;
 }
@@ -103,26 +103,28 @@ export class Catalog {
 
   /** Removes what nothing keeps any more. Returns the services that are gone altogether. */
   sweep(services: Iterable<Service>): Service[] {
-    const gone: Service[] = [];
+    const over: Service[] = [];
     for (const service of services) {
-      for (const [key, row] of service.rows) {
-        if (!row.listed && row.loss === undefined && row.hold === undefined) this.#remove(service, key, row);
+      const gone = new Set<CatalogRow>();
+      for (const row of service.rows.values()) {
+        if (!row.listed && row.loss === undefined && row.hold === undefined) gone.add(row);
       }
+      this.#remove(service, gone);
       if (service.listed || service.rows.size > 0 || !this.services.delete(service.name)) continue;
       this.#guard.forget(service);
-      gone.push(service);
+      over.push(service);
     }
-    return gone;
+    return over;
   }
 
   /** Takes in a service from a snapshot. */
   restore(service: Service): void {
     this.services.set(service.name, service);
     if (service.listed) this.#listedServices++;
-    for (const [key, row] of service.rows) {
+    for (const row of service.rows.values()) {
       this.#rows++;
       if (row.listed) this.#listedRows++;
-      this.#events.added(service, row, key);
+      this.#events.added(service, row);
     }
     this.#guard.restored(service);
   }
@@ -145,18 +147,18 @@ export class Catalog {
     }
     let before: Strength | undefined;
     const strength = (): Strength => (before ??= this.#events.strength(service));
-    const present = new Set<string>();
+    const present = new Set<CatalogRow>();
     for (const row of listing.rows) {
-      const key = rowKey(row);
-      present.add(key);
-      const known = service.rows.get(key);
-      if (known === undefined) this.#add(service, key, row, how, touched);
-      else if (this.#relist(service, known, row, how, strength)) touched.add(service);
+      const known = service.rows.get(row);
+      present.add(known ?? this.#add(service, row, how, touched));
+      if (known !== undefined && this.#relist(service, known, row, how, strength)) touched.add(service);
     }
-    for (const [key, row] of service.rows) {
-      if (!row.listed || present.has(key)) continue;
-      if (this.#leave(service, key, row, how, strength)) touched.add(service);
+    const gone = new Set<CatalogRow>();
+    for (const row of service.rows.values()) {
+      if (!row.listed || present.has(row)) continue;
+      if (this.#leave(service, row, gone, how, strength)) touched.add(service);
     }
+    this.#remove(service, gone);
   }
 
   #leaves(service: Service, how: Reception, touched: Set<Service>): void {
@@ -165,16 +167,19 @@ export class Catalog {
     const before = this.#events.strength(service);
     service.listed = false;
     this.#listedServices--;
-    for (const [key, row] of service.rows) if (row.listed) this.#leave(service, key, row, how, () => before);
+    const gone = new Set<CatalogRow>();
+    for (const row of service.rows.values()) if (row.listed) this.#leave(service, row, gone, how, () => before);
+    this.#remove(service, gone);
   }
 
-  #add(service: Service, key: string, row: Row, how: Reception, touched: Set<Service>): void {
+  #add(service: Service, row: Row, how: Reception, touched: Set<Service>): CatalogRow {
     const added = new CatalogRow(row, how.first || how.unguarded ? Number.NEGATIVE_INFINITY : how.heard);
-    service.rows.set(key, added);
+    service.rows.add(added);
     this.#rows++;
     this.#listedRows++;
     touched.add(service);
-    this.#events.added(service, added, key);
+    this.#events.added(service, added);
+    return added;
   }
 
   /** A row that is in the list again, or still. Returns whether anything changed. */
@@ -195,8 +200,8 @@ export class Catalog {
     return changed;
   }
 
-  /** A row that the registry does not list any more. Returns whether anything changed. */
-  #leave(service: Service, key: string, row: CatalogRow, how: Reception, strength: () => Strength): boolean {
+  /** A row that the registry does not list any more; nothing keeps those in `gone`. Returns whether anything changed. */
+  #leave(service: Service, row: CatalogRow, gone: Set<CatalogRow>, how: Reception, strength: () => Strength): boolean {
     if (!how.removals) return false;
     const wasAnswered = row.answered || row.loss !== undefined || row.hold !== undefined;
     row.listed = false;
@@ -206,33 +211,33 @@ export class Catalog {
       this.#guard.lost(service, row, strength(), how.heard, how.wall, how.newEpoch);
       return true;
     }
-    this.#remove(service, key, row);
+    gone.add(row);
     return true;
   }
 
-  #remove(service: Service, key: string, row: CatalogRow): void {
-    if (!service.rows.delete(key)) return;
-    this.#rows--;
-    this.#events.removed(service, row, key);
+  #remove(service: Service, gone: ReadonlySet<CatalogRow>): void {
+    if (gone.size === 0) return;
+    this.#rows -= service.rows.delete(gone);
+    for (const row of gone) this.#events.removed(service, row);
   }
 
   /** Tombstones count in `maxEndpoints`; the oldest that are not held go first (R8). */
   #dropOldestTombstones(touched: Set<Service>): void {
     let over = this.#rows - this.#limits.maxEndpoints;
     if (over <= 0) return;
-    const tombstones: { service: Service; key: string; row: CatalogRow; at: HeardMs }[] = [];
+    const tombstones: { service: Service; row: CatalogRow; at: HeardMs }[] = [];
     for (const service of this.services.values()) {
-      for (const [key, row] of service.rows) {
+      for (const row of service.rows.values()) {
         if (!row.listed && row.hold === undefined && row.loss !== undefined) {
-          tombstones.push({ service, key, row, at: row.loss.at });
+          tombstones.push({ service, row, at: row.loss.at });
         }
       }
     }
     tombstones.sort((a, b) => a.at - b.at);
-    for (const { service, key, row } of tombstones) {
+    for (const { service, row } of tombstones) {
       if (over-- <= 0) break;
       row.loss = undefined;
-      this.#remove(service, key, row);
+      this.#remove(service, new Set([row]));
       touched.add(service);
     }
   }

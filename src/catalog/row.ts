@@ -32,6 +32,24 @@ export interface Hold {
   deadSince: HeardMs | undefined;
 }
 
+/** What a row knows besides its port, packed into one number: a large zone has very many rows. */
+const PORT = 0xffff;
+const UDP = 1 << 16;
+const LISTED = 1 << 17;
+const COUNTED = 1 << 18;
+const HARD = 1 << 19;
+const LONG_DEAD = 1 << 20;
+const EJECTED = 1 << 21;
+const ANSWERABLE = 1 << 22;
+const ANSWERED = 1 << 23;
+const AT_NODE = 1 << 24;
+const STATE_SHIFT = 25;
+const COLUMN_SHIFT = 27;
+const TWO_BITS = 3;
+const STATES: readonly RowState[] = ['passing', 'warning', 'critical', 'draining'];
+const COLUMNS: readonly Column[] = ['no-word', 'passes', 'fails'];
+const NO_TAGS: readonly string[] = [];
+
 /**
  * A row of the catalog: the registry's last believable word, the guard's marks, and what health last made of it.
  * Only the guard and the catalog change the first two, only the zone the last.
@@ -39,55 +57,136 @@ export interface Hold {
 export class CatalogRow implements Row {
   id: string;
   readonly address: string;
-  readonly port: number;
-  readonly protocol: Protocol;
   portName: string | undefined;
-  priority: number;
-  weight: number;
   tags: readonly string[];
   zone: string | undefined;
-  state: RowState;
   node: ListedNode | undefined;
-  atNode: boolean | undefined;
-  /** False: it has left; it is a tombstone, or held. */
-  listed = true;
   /** Heard time of its first listing; -Infinity when it came with the first list or a snapshot. */
   addedAt: HeardMs;
-  /** R8: a new row that made good a lost one. */
-  counted = false;
   loss: Loss | undefined;
   hold: Hold | undefined;
-
   /** What stands for it where targets are held; the zone's. */
   holder: unknown;
   /** Key of its probe target; absent when it is not probed. */
   target: string | undefined;
-  column: Column = 'no-word';
-  /** Fails, and hard (R12). */
-  hard = false;
-  /** R14: had failed for `longDead` at its last result. */
-  longDead = false;
-  /** R20: out for a while, since connections of clients failed. */
-  ejected = false;
-  /** In the answer by R10, R12 and R20, before the floor. */
-  answerable = false;
-  /** In the answer, floor included. */
-  answered = false;
+  #bits: number;
+  /** Priority above, weight below. */
+  #order: number;
 
   constructor(row: Row, addedAt: HeardMs) {
     this.id = row.id;
     this.address = row.address;
-    this.port = row.port;
-    this.protocol = row.protocol;
     this.portName = row.portName;
-    this.priority = row.priority;
-    this.weight = row.weight;
-    this.tags = row.tags;
+    this.tags = row.tags.length === 0 ? NO_TAGS : row.tags;
     this.zone = row.zone;
-    this.state = row.state;
     this.node = row.node;
-    this.atNode = row.atNode;
     this.addedAt = addedAt;
+    this.loss = undefined;
+    this.hold = undefined;
+    this.holder = undefined;
+    this.target = undefined;
+    this.#bits =
+      (row.port & PORT) |
+      LISTED |
+      (row.protocol === 'udp' ? UDP : 0) |
+      (row.atNode === true ? AT_NODE : 0) |
+      (STATES.indexOf(row.state) << STATE_SHIFT);
+    this.#order = (row.priority << 16) | row.weight;
+  }
+
+  get port(): number {
+    return this.#bits & PORT;
+  }
+
+  get protocol(): Protocol {
+    return this.#is(UDP) ? 'udp' : 'tcp';
+  }
+
+  get priority(): number {
+    return this.#order >>> 16;
+  }
+
+  get weight(): number {
+    return this.#order & 0xffff;
+  }
+
+  get atNode(): boolean {
+    return this.#is(AT_NODE);
+  }
+
+  get state(): RowState {
+    return STATES[(this.#bits >>> STATE_SHIFT) & TWO_BITS]!;
+  }
+
+  get column(): Column {
+    return COLUMNS[(this.#bits >>> COLUMN_SHIFT) & TWO_BITS]!;
+  }
+
+  set column(column: Column) {
+    this.#bits = (this.#bits & ~(TWO_BITS << COLUMN_SHIFT)) | (COLUMNS.indexOf(column) << COLUMN_SHIFT);
+  }
+
+  /** False: it has left; it is a tombstone, or held. */
+  get listed(): boolean {
+    return this.#is(LISTED);
+  }
+
+  set listed(is: boolean) {
+    this.#mark(LISTED, is);
+  }
+
+  /** R8: a new row that made good a lost one. */
+  get counted(): boolean {
+    return this.#is(COUNTED);
+  }
+
+  set counted(is: boolean) {
+    this.#mark(COUNTED, is);
+  }
+
+  /** Fails, and hard (R12). */
+  get hard(): boolean {
+    return this.#is(HARD);
+  }
+
+  set hard(is: boolean) {
+    this.#mark(HARD, is);
+  }
+
+  /** R14: had failed for `longDead` at its last result. */
+  get longDead(): boolean {
+    return this.#is(LONG_DEAD);
+  }
+
+  set longDead(is: boolean) {
+    this.#mark(LONG_DEAD, is);
+  }
+
+  /** R20: out for a while, since connections of clients failed. */
+  get ejected(): boolean {
+    return this.#is(EJECTED);
+  }
+
+  set ejected(is: boolean) {
+    this.#mark(EJECTED, is);
+  }
+
+  /** In the answer by R10, R12 and R20, before the floor. */
+  get answerable(): boolean {
+    return this.#is(ANSWERABLE);
+  }
+
+  set answerable(is: boolean) {
+    this.#mark(ANSWERABLE, is);
+  }
+
+  /** In the answer, floor included. */
+  get answered(): boolean {
+    return this.#is(ANSWERED);
+  }
+
+  set answered(is: boolean) {
+    this.#mark(ANSWERED, is);
   }
 
   /** Takes over what the registry now says of it. Returns whether anything that shows in an answer or in R10 changed. */
@@ -99,19 +198,18 @@ export class CatalogRow implements Row {
       row.state !== this.state ||
       row.id !== this.id ||
       row.zone !== this.zone ||
-      (row.atNode === true) !== (this.atNode === true) ||
+      (row.atNode === true) !== this.atNode ||
       !sameNode(row.node, this.node) ||
       !sameStrings(row.tags, this.tags);
     if (!changed) return false;
     this.id = row.id;
-    this.priority = row.priority;
-    this.weight = row.weight;
-    this.tags = row.tags;
-    this.state = row.state;
+    this.#order = (row.priority << 16) | row.weight;
+    this.tags = row.tags.length === 0 ? NO_TAGS : row.tags;
+    this.#bits = (this.#bits & ~(TWO_BITS << STATE_SHIFT)) | (STATES.indexOf(row.state) << STATE_SHIFT);
+    this.#mark(AT_NODE, row.atNode === true);
     this.portName = row.portName;
     this.zone = row.zone;
     this.node = row.node;
-    this.atNode = row.atNode;
     return true;
   }
 
@@ -123,6 +221,14 @@ export class CatalogRow implements Row {
   /** R8: first listed within the guard's window. */
   isNew(now: HeardMs, window: Ms): boolean {
     return now - this.addedAt <= window;
+  }
+
+  #is(flag: number): boolean {
+    return (this.#bits & flag) !== 0;
+  }
+
+  #mark(flag: number, is: boolean): void {
+    this.#bits = is ? this.#bits | flag : this.#bits & ~flag;
   }
 }
 

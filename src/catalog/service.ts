@@ -1,11 +1,11 @@
 import type { ListedCheck } from '../registry/registry.js';
 import type { CatalogRow, HeardMs } from './row.js';
+import { RowSet } from './row-set.js';
 
 /** A service of a zone: what the registry last said, the rows the guard keeps, and the guard's own marks. */
 export class Service {
   readonly name: string;
-  /** By `rowKey`, in the order of listing. */
-  readonly rows = new Map<string, CatalogRow>();
+  readonly rows = new RowSet();
   /** In the registry's last believable word. */
   listed = true;
   check: ListedCheck | undefined;

@@ -5,7 +5,6 @@ import { familyOf } from '../health/networks.js';
 import { type Ejection, Reports } from '../health/reports.js';
 import type { TargetSet } from '../health/targets.js';
 import type { VerdictStore } from '../health/verdicts.js';
-import { rowKey } from '../registry/registry.js';
 import type { BootMs, Ms } from '../system/clock.js';
 import type { Log } from './events.js';
 import type { Zone } from './zone.js';
@@ -40,7 +39,7 @@ export class ReportDesk {
     for (const report of reports) {
       const zone = report.service === undefined ? undefined : zoneOf(all, report.service);
       let known = false;
-      for (const holder of this.#deps.places.at(rowKey(report))) {
+      for (const holder of this.#deps.places.at(report)) {
         if (report.service !== undefined && holder.zone !== zone) continue;
         known = true;
         if (this.#isVoid(report)) continue;

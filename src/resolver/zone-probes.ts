@@ -97,18 +97,17 @@ export class ZoneProbes<Zone> {
     }
   }
 
-  /** `key`: the row's, see `rowKey`. */
-  add(service: Service, row: CatalogRow, key: string, now: BootMs): void {
+  add(service: Service, row: CatalogRow, now: BootMs): void {
     const holder: Holder<Zone> = { zone: this.#zone, service, row };
     row.holder = holder;
-    this.#places.add(key, holder);
+    this.#places.add(holder);
     this.#aim(holder, now);
   }
 
-  remove(row: CatalogRow, key: string, now: BootMs): void {
+  remove(row: CatalogRow, now: BootMs): void {
     const holder = row.holder as Holder<Zone> | undefined;
     if (holder === undefined) return;
-    this.#places.remove(key, holder);
+    this.#places.remove(holder);
     if (row.target !== undefined) this.#drop(row.target, holder, now);
     row.holder = undefined;
   }

@@ -2,14 +2,7 @@
 import { CatalogRow, type HeardMs, type Hold, type Strength } from '../catalog/row.js';
 import { Service } from '../catalog/service.js';
 import type { VerdictSeed, VerdictStore } from '../health/verdicts.js';
-import {
-  type ListedCheck,
-  type ListedNode,
-  type Protocol,
-  type Row,
-  type RowState,
-  rowKey,
-} from '../registry/registry.js';
+import type { ListedCheck, ListedNode, Protocol, Row, RowState } from '../registry/registry.js';
 import type { Instant, WallMs } from '../system/clock.js';
 import type { RestoreVerdict, Zone } from './zone.js';
 
@@ -181,7 +174,7 @@ function takeServiceIn(saved: SavedService, seeds: Map<CatalogRow, VerdictSeed>)
     if (one.loss !== undefined) row.loss = { at: one.loss.at, before: loadStrength(one.loss.before) };
     if (one.hold !== undefined) row.hold = { ...one.hold, deadSince: one.hold.deadSince };
     if (one.verdict !== undefined) seeds.set(row, one.verdict);
-    service.rows.set(rowKey(row), row);
+    if (service.rows.get(row) === undefined) service.rows.add(row);
   }
   return service;
 }

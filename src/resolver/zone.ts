@@ -100,8 +100,8 @@ export class Zone {
     this.guard = new Guard(config.guard);
     this.guardLog = new GuardLog(config.name, this.guard, deps.log);
     this.catalog = new Catalog(config.limits, this.guard, {
-      added: (service, row, key) => this.#added(service, row, key, this.#now),
-      removed: (service, row, key) => this.#removed(service, row, key, this.#now),
+      added: (service, row) => this.#added(service, row, this.#now),
+      removed: (service, row) => this.#removed(service, row, this.#now),
       strength: (service) => this.health.strength(service),
     });
     this.names = new ZoneNames(deps.table, answerSpec(config, deps), config.keepTargets, {
@@ -204,7 +204,7 @@ export class Zone {
     this.#now = now;
     for (const service of this.catalog.services.values()) {
       this.#asked.unmark(service);
-      for (const [key, row] of service.rows) this.probes.remove(row, key, now.boot);
+      for (const row of service.rows.values()) this.probes.remove(row, now.boot);
     }
     this.names.dispose();
   }
@@ -249,8 +249,8 @@ export class Zone {
     while (count > 0) {
       const service = this.#unaimed.pop();
       if (service === undefined) break;
-      for (const [key, row] of service.rows) {
-        this.probes.add(service, row, key, now.boot);
+      for (const row of service.rows.values()) {
+        this.probes.add(service, row, now.boot);
         this.#seed?.(row, this.probes.settings(service).check, now);
         count--;
       }
@@ -380,9 +380,9 @@ export class Zone {
     this.names.forget(service);
   }
 
-  #added(service: Service, row: CatalogRow, key: string, now: Instant): void {
+  #added(service: Service, row: CatalogRow, now: Instant): void {
     if (service.asked === 0) this.#asked.mark(service, now.boot);
-    if (service !== this.#unaimed.at(-1)) this.probes.add(service, row, key, now.boot);
+    if (service !== this.#unaimed.at(-1)) this.probes.add(service, row, now.boot);
     this.names.hold(row.address);
   }
 
@@ -396,8 +396,8 @@ export class Zone {
     }
   }
 
-  #removed(service: Service, row: CatalogRow, key: string, now: Instant): void {
-    this.probes.remove(row, key, now.boot);
+  #removed(service: Service, row: CatalogRow, now: Instant): void {
+    this.probes.remove(row, now.boot);
     this.names.kept.drop(row.address, now.boot);
     if (row.answered) this.health.answered--;
     this.unsaved.add(service.name);
