@@ -73,11 +73,12 @@ export class CatalogRow implements Row {
   /** Priority above, weight below. */
   #order: number;
 
-  constructor(row: Row, addedAt: HeardMs) {
+  /** Tags may be missing where there are none. */
+  constructor(row: Omit<Row, 'tags'> & Partial<Pick<Row, 'tags'>>, addedAt: HeardMs) {
     this.id = row.id;
     this.address = row.address;
     this.portName = row.portName;
-    this.tags = row.tags.length === 0 ? NO_TAGS : row.tags;
+    this.tags = tagsOf(row);
     this.zone = row.zone;
     this.node = row.node;
     this.addedAt = addedAt;
@@ -204,7 +205,7 @@ export class CatalogRow implements Row {
     if (!changed) return false;
     this.id = row.id;
     this.#order = (row.priority << 16) | row.weight;
-    this.tags = row.tags.length === 0 ? NO_TAGS : row.tags;
+    this.tags = tagsOf(row);
     this.#bits = (this.#bits & ~(TWO_BITS << STATE_SHIFT)) | (STATES.indexOf(row.state) << STATE_SHIFT);
     this.#mark(AT_NODE, row.atNode === true);
     this.portName = row.portName;
@@ -230,6 +231,11 @@ export class CatalogRow implements Row {
   #mark(flag: number, is: boolean): void {
     this.#bits = is ? this.#bits | flag : this.#bits & ~flag;
   }
+}
+
+/** Empty lists are one and the same. */
+function tagsOf({ tags }: Partial<Pick<Row, 'tags'>>): readonly string[] {
+  return tags === undefined || tags.length === 0 ? NO_TAGS : tags;
 }
 
 function sameStrings(a: readonly string[], b: readonly string[]): boolean {

@@ -2,11 +2,9 @@
 import { CatalogRow, type HeardMs, type Hold, type Strength } from '../catalog/row.js';
 import { Service } from '../catalog/service.js';
 import type { VerdictSeed, VerdictStore } from '../health/verdicts.js';
-import type { ListedCheck, ListedNode, Protocol, Row, RowState } from '../registry/registry.js';
+import type { ListedCheck, ListedNode, Protocol, RowState } from '../registry/registry.js';
 import type { Instant, WallMs } from '../system/clock.js';
 import type { RestoreVerdict, Zone } from './zone.js';
-
-const NO_TAGS: readonly string[] = [];
 
 export interface SnapshotContent {
   readonly meta: unknown;
@@ -166,8 +164,7 @@ function takeServiceIn(saved: SavedService, seeds: Map<CatalogRow, VerdictSeed>)
   service.tripped = saved.tripped === true;
   service.quietSince = saved.quietSince;
   for (const one of saved.rows) {
-    const row = new CatalogRow(one as Row, one.addedAt ?? Number.NEGATIVE_INFINITY);
-    if (one.tags === undefined) row.tags = NO_TAGS;
+    const row = new CatalogRow(one, one.addedAt ?? Number.NEGATIVE_INFINITY);
     row.listed = one.left !== true;
     row.counted = one.counted === true;
     row.answered = one.answered === true;
