@@ -386,7 +386,6 @@ t.test('what this version does not do is refused, not ignored', async (t) => {
   const registry = (text: string) => LEAST.replace('{ type: file, path: services.yaml }', text);
   const refused: [string, string][] = [
     [zone('naming: consul'), ':5: zones[0].naming: naming consul is not available in this version'],
-    [zone('merge: union'), ':5: zones[0].merge: merge union is not available in this version'],
     [zone('addresses: reused'), ':5: zones[0].addresses: addresses reused is not available in this version'],
     [zone('addressSpace: lan'), ':5: zones[0].addressSpace: addressSpace is not available in this version'],
     [
@@ -398,11 +397,21 @@ t.test('what this version does not do is refused, not ignored', async (t) => {
       ':4: zones[0].registry.type: registry type dns is not available in this version',
     ],
     [
-      LEAST.replace(/registry: (.*)/, 'registries: [$1, $1]'),
-      ':4: zones[0].registries: more than one registry is not available in this version',
+      LEAST.replace(/registry: (.*)/, 'registries: [$1, { type: dns, servers: ["192.0.2.1:53"] }]'),
+      ':4: zones[0].registries[1].type: registry type dns is not available in this version',
     ],
   ];
   for (const [text, message] of refused) t.equal(fault(text), FILE + message);
+});
+
+t.test('a zone may have several registries, in order of belief, each once (R32)', async (t) => {
+  const two = LEAST.replace(/registry: (.*)/, 'registries: [$1, { type: file, path: floor.yaml }]');
+  const [zone] = read(`${two}    merge: union\n`).zones;
+  t.match(zone, { merge: 'union', registries: [{ path: /services.yaml$/ }, { path: /floor.yaml$/ }] });
+  const twice = LEAST.replace(/registry: (.*)/, 'registries: [$1, { type: file, path: ./services.yaml }]');
+  t.equal(fault(twice), `${FILE}:4: zones[0].registries[1]: this registry is there twice`);
+  const both = `${two}    registry: { type: file, path: c.yaml }\n`;
+  t.equal(fault(both), `${FILE}:4: zones[0].registries: expected either registry or registries, not both`);
 });
 
 t.test(

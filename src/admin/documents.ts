@@ -103,6 +103,8 @@ export interface ZoneStatus {
   since: string;
   lastConfirmedMs?: Ms;
   registry: string;
+  /** Each of them, in order of belief (R32). With several, a zone is heard only when all of them are. */
+  registries: RegistryStatus[];
   /** `snapshot` until the first believable list. */
   source: 'registry' | 'snapshot' | 'none';
   services: number;
@@ -120,6 +122,23 @@ export interface ZoneStatus {
   /** `off`: stale rows are not corrected. */
   checks: 'on' | 'off';
   softTtlMs: Ms;
+}
+
+export interface RegistryStatus {
+  /** What and where it is, such as `file:/etc/holdfast/services.yaml`. */
+  registry: string;
+  heard: boolean;
+  reason?: string;
+  since: string;
+  lastConfirmedMs?: Ms;
+  source: 'registry' | 'snapshot' | 'none';
+  stale: boolean;
+  revision?: string;
+  /** What it lists itself, answered or not. */
+  services: number;
+  endpoints: number;
+  /** Names that it had and has no more, which later registries do not answer (R32). */
+  once: number;
 }
 
 /** What tells a zone from others for a person: zones of one name differ in their view. */
@@ -169,6 +188,8 @@ export interface EndpointExplanation {
   answered: boolean;
   /** In a sentence, with the rule's number. */
   why: string;
+  /** In a zone with several registries: those that list it, or whose guard holds it (R32). */
+  registries?: string[];
   lastResultMs?: Ms;
   lastSuccessMs?: Ms;
   failingForMs?: Ms;

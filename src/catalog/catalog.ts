@@ -56,6 +56,11 @@ export class Catalog {
     return this.#rows;
   }
 
+  /** What the registry lists of it. */
+  get listed(): { readonly services: number; readonly rows: number } {
+    return { services: this.#listedServices, rows: this.#listedRows };
+  }
+
   /** R6: a list over the zone's limits is not believable. Returns the reason, or undefined when it is within them. */
   overLimit(report: ListReport): string | undefined {
     const { maxServices, maxEndpoints, maxEndpointsPerService } = this.#limits;

@@ -9,6 +9,8 @@ export class Service {
   /** In the registry's last believable word. */
   listed = true;
   check: ListedCheck | undefined;
+  /** Index of the registry that said so, in the zone's order of belief (R32). */
+  checkedBy = 0;
   /** The service's guard has tripped and its condition lasts (R8). */
   tripped = false;
   /** Since when what is held would not trip the guard (R9's `confirm`). */

@@ -58,12 +58,17 @@ function resolveZone(zone: ZoneValues, at: KeyPath, listen: readonly ListenAddre
   }
   if (zone.listen) checkView(zone.listen, [...at, 'listen'], listen);
   const { registry: _one, registries: _many, listen: view, maxAnswers, addressSpace, services, check, ...rest } = zone;
+  const resolved = registries.map((registry, i) => {
+    const where = zone.registries ? [...at, 'registries', i] : [...at, 'registry'];
+    return resolveRegistry(registry, where, zone, at, folder);
+  });
+  const texts = resolved.map((registry) => JSON.stringify(registry));
+  for (const [i, text] of texts.entries()) {
+    if (texts.indexOf(text) < i) throw new ResolveFault([...at, 'registries', i], 'this registry is there twice');
+  }
   return {
     ...rest,
-    registries: registries.map((registry, i) => {
-      const where = zone.registries ? [...at, 'registries', i] : [...at, 'registry'];
-      return resolveRegistry(registry, where, zone, at, folder);
-    }),
+    registries: resolved,
     check: resolveCheck(check, [...at, 'check']),
     services: resolveServices(services, check, [...at, 'services']),
     ...(view ? { listen: view } : {}),

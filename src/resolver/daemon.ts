@@ -133,7 +133,7 @@ class Daemon {
       log: log.log,
       onReport: (zone, registry, report) => {
         const now = this.#enter();
-        const first = this.#resolver.zone(zone)?.source === 'none';
+        const first = this.#resolver.zone(zone)?.sources.all[registry]?.from === 'none';
         this.#resolver.report(zone, registry, report, now);
         if (first && (report.kind === 'unreachable' || report.kind === 'unbelievable')) {
           this.#snapshots.firstSyncFailed(zone, now);

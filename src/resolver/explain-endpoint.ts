@@ -1,6 +1,7 @@
 /** Why one endpoint is in or out: the cell of the table (R10), the ages of its words, and what its record type carries (R24). */
 import type { EndpointExplanation, ProbeRun } from '../admin/documents.js';
 import type { CatalogRow } from '../catalog/row.js';
+import type { Service } from '../catalog/service.js';
 import { type Word, wordOf } from '../health/decide.js';
 import type { Run } from '../health/history.js';
 import type { Ejection } from '../health/reports.js';
@@ -27,6 +28,7 @@ const WORDS: Readonly<Record<Word, string>> = {
 };
 
 export function explainEndpoint(
+  service: Service,
   row: CatalogRow,
   fate: Fate,
   verdict: Verdict | undefined,
@@ -37,13 +39,15 @@ export function explainEndpoint(
 ): EndpointExplanation {
   const age = (at: BootMs | undefined): number | undefined =>
     at === undefined ? undefined : Math.round(now.boot - at);
+  const heldFor = zone.sources.heldFor(service, row, now.boot);
+  const { layers } = zone.sources;
   const optional = {
     lastResultMs: age(verdict?.lastResult),
     lastSuccessMs: age(verdict?.lastSuccess),
     failingForMs: age(verdict?.failingSince),
     lastFailure: verdict?.lastFailure,
     ejectedForMs: ejection === undefined ? undefined : Math.round(ejection.until - now.boot),
-    heldForMs: row.hold === undefined ? undefined : Math.round(zone.hearing.clock.at(now.boot) - row.hold.since),
+    heldForMs: heldFor === undefined ? undefined : Math.round(heldFor),
   };
   const known = Object.fromEntries(Object.entries(optional).filter(([, value]) => value !== undefined));
   return {
@@ -58,6 +62,7 @@ export function explainEndpoint(
     probe: row.column,
     answered: fate.answerable && fate.without === undefined,
     why: why(row, fate, verdict, ejection),
+    ...(layers.several ? { registries: layers.saidBy(service, row).map(({ identity }) => identity) } : {}),
     ...known,
     ...(verdict === undefined ? {} : { results: runs.map((run) => describeRun(run, now)).reverse() }),
   };

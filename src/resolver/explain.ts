@@ -8,6 +8,7 @@ import { typeName, typeNumber } from '../dns/type-names.js';
 import { familyOf } from '../health/networks.js';
 import type { VerdictStore } from '../health/verdicts.js';
 import type { BootMs, Instant } from '../system/clock.js';
+import { beliefWords, neverWords, zoneWords } from './explain-belief.js';
 import { explainEndpoint, leftOutOf } from './explain-endpoint.js';
 import { holderOf, meaningOf, type NameMeaning, reversedAddress } from './explain-name.js';
 import { askOwn, fitsBelow, type OwnReply } from './own-reply.js';
@@ -42,10 +43,9 @@ export function explain(source: ExplainSource, name: string, typed: string, now:
   const zone = longestMatch(source.zones, wanted);
   if (zone === undefined) return explainForeign(source, wanted, type, number, now);
   const { reply, words } = askAsAllowed(source.table, wanted, number, [zone]);
-  const stale = zone.isStale(now.boot);
-  const base = { name: wanted, type, zone: zone.config.name, outcome: reply.outcome, stale };
   const special = specialType(number);
-  if (special !== undefined) return { ...base, because: [special], endpoints: [] };
+  const base = { name: wanted, type, zone: zone.config.name, outcome: reply.outcome };
+  if (special !== undefined) return { ...base, stale: zone.isStale(now.boot), because: [special], endpoints: [] };
   const below = wanted === zone.config.name ? '' : wanted.slice(0, -zone.config.name.length - 1);
   const meaning = meaningOf(
     zone,
@@ -53,17 +53,19 @@ export function explain(source: ExplainSource, name: string, typed: string, now:
     reply.outcome === 'answer' || reply.outcome === 'nodata',
     fitsBelow(wanted, zone.config.name.split('.').length),
   );
-  const never = reply.outcome === 'servfail' && zone.source === 'none';
+  const stale = zone.sources.isStale(now.boot, zone.config.softTtl, meaning.service);
+  const never = reply.outcome === 'servfail' && !zone.sources.complete;
   const because = [
-    ...(never ? ['the zone has never had a list or a snapshot (R25)'] : meaning.words),
+    ...(never ? [neverWords(zone)] : meaning.words),
     ...typeWords(meaning, reply, type),
+    ...beliefWords(zone, meaning.service, below, now.boot),
     ...zoneWords(zone, stale, now.boot),
     ...words,
   ];
   const endpoints = explainEndpoints(source, zone, meaning, reply, type, because, now);
   because.push(...edeWords(reply));
   const service = meaning.service === undefined ? {} : { service: meaning.service.name };
-  return { ...base, ...service, because, endpoints };
+  return { ...base, ...service, stale, because, endpoints };
 }
 
 /** A name of no zone: of an address (R23), or of nobody. */
@@ -155,7 +157,7 @@ function explainEndpoints(
     const { target } = row;
     const verdict = target === undefined ? undefined : verdicts.get(target);
     const runs = target === undefined ? [] : verdicts.results(target);
-    return explainEndpoint(row, fate, verdict, runs, zone, desk.ejection(row), now);
+    return explainEndpoint(service, row, fate, verdict, runs, zone, desk.ejection(row), now);
   });
 }
 
@@ -208,19 +210,4 @@ function longestMatch(zones: readonly Zone[], name: string): Zone | undefined {
     if ((name === own || name.endsWith(`.${own}`)) && own.length > (best?.config.name.length ?? 0)) best = zone;
   }
   return best;
-}
-
-function zoneWords(zone: Zone, stale: boolean, now: BootMs): string[] {
-  const words: string[] = [];
-  if (!zone.hearing.heard) {
-    const since = describeAge(now - zone.hearing.since.boot).text;
-    words.push(
-      `the registry has not been heard for ${since}: ${zone.hearing.reason}; nothing moves, capacity is frozen (R4)`,
-    );
-  }
-  if (stale)
-    words.push(
-      `stale: last confirmed ${zone.hearing.lastConfirmed === undefined ? 'before a restart' : `${describeAge(now - zone.hearing.lastConfirmed).text} ago`}; answered as before (R1)`,
-    );
-  return words;
 }

@@ -20,10 +20,11 @@ import { ReportDesk } from './report-desk.js';
 export type { Log, ResolverEvents } from './events.js';
 
 import { serviceStatus, zoneStatus } from './status.js';
-import { Zone, type ZoneDeps } from './zone.js';
+import { Zone } from './zone.js';
 import type { Asked } from './zone-asked.js';
+import type { ZoneDeps } from './zone-deps.js';
 import type { Holder } from './zone-probes.js';
-import { exportMeta, exportService, type SnapshotContent, takeSnapshotIn } from './zone-snapshot.js';
+import { exportLines, exportMeta, type SnapshotContent, takeSnapshotIn } from './zone-snapshot.js';
 
 const SUSPECTED = {
   failures: 'so much timed out at once that the fault is probably here',
@@ -67,8 +68,8 @@ export class Resolver {
   }
 
   /** What a registry said about a zone (by its key). `registry` is its index in `zone.registries`. */
-  report(zone: string, _registry: number, report: Report, now: Instant): void {
-    this.#zones.get(zone)?.report(report, now);
+  report(zone: string, registry: number, report: Report, now: Instant): void {
+    this.#zones.get(zone)?.report(registry, report, now);
     this.#tellTargets();
   }
 
@@ -223,7 +224,9 @@ export class Resolver {
   /** What a snapshot of the zone holds (R29), whole. */
   exportZone(key: string, now: Instant): SnapshotContent {
     const zone = this.#restoredZone(key, now);
-    const services = [...zone.catalog.services.values()].map((service) => exportService(service, this.verdicts, now));
+    const services = [...zone.known()].flatMap((name) => {
+      return [...exportLines(zone, name, this.verdicts, now)].flatMap(([, saved]) => saved ?? []);
+    });
     return { meta: exportMeta(zone, now), services };
   }
 
@@ -232,10 +235,11 @@ export class Resolver {
     const zone = this.#restoredZone(key, now);
     const put: [string, string][] = [];
     const drop: string[] = [];
-    for (const name of full ? zone.catalog.services.keys() : zone.unsaved) {
-      const service = zone.catalog.services.get(name);
-      if (service === undefined) drop.push(name);
-      else put.push([name, JSON.stringify(exportService(service, this.verdicts, now))]);
+    for (const name of full ? zone.known() : zone.unsaved) {
+      for (const [line, saved] of exportLines(zone, name, this.verdicts, now)) {
+        if (saved === undefined) drop.push(line);
+        else put.push([line, JSON.stringify(saved)]);
+      }
     }
     zone.unsaved.clear();
     return { meta: JSON.stringify(exportMeta(zone, now)), put, drop };
@@ -247,7 +251,7 @@ export class Resolver {
    */
   restoreZone(key: string, content: SnapshotContent, trusted: boolean, now: Instant, defer = false): number {
     const zone = this.#zones.get(key);
-    if (zone === undefined || zone.source !== 'none') return 0;
+    if (zone === undefined || zone.sources.complete) return 0;
     const skipped = takeSnapshotIn(zone, this.verdicts, content, trusted, defer, now);
     this.#tellTargets();
     return skipped;
@@ -362,7 +366,7 @@ function keyFacts(targets: TargetSet<Holder<Zone>>): KeyFacts {
     services: function* (key) {
       for (const { service } of targets.holders(key)) yield service;
     },
-    disowned: (key) => !some(targets.holders(key), ({ zone, row }) => !zone.disowns(row)),
+    disowned: (key) => !some(targets.holders(key), (holder) => !holder.zone.disowns(holder)),
   };
 }
 

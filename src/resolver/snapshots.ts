@@ -70,7 +70,7 @@ export class Snapshots {
   /** Uses what has waited long enough. */
   tick(now: Instant): void {
     for (const [key, { until }] of this.#waiting) {
-      if (this.#resolver.zone(key)?.source !== 'none') this.#waiting.delete(key);
+      if (this.#resolver.zone(key)?.sources.complete !== false) this.#waiting.delete(key);
       else if (now.boot >= until) this.firstSyncFailed(key, now);
     }
   }

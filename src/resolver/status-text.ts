@@ -21,20 +21,22 @@ export interface StatusFacts {
   readonly hearing: { readonly heard: boolean };
   readonly catalog: { readonly services: ReadonlyMap<string, unknown>; readonly rows: number };
   readonly health: { readonly answered: number };
-  readonly guard: { holding(): Iterable<unknown> };
+  holding(): readonly unknown[];
 }
 
 /** The strings of the TXT record at `_status.ZONE`. They change with the state, not with the clock. */
-export function statusText({ source, hearing, catalog, health, guard }: StatusFacts, stale: boolean): string[] {
+export function statusText(zone: StatusFacts, stale: boolean): string[] {
+  const { source, catalog, health } = zone;
+  const { heard } = zone.hearing;
   const state = source === 'none' ? 'never-synced' : stale ? 'stale' : 'fresh';
   return [
     `state=${state}`,
-    `heard=${hearing.heard}`,
+    `heard=${heard}`,
     `source=${source}`,
     `services=${catalog.services.size}`,
     `endpoints=${catalog.rows}`,
     `answered=${health.answered}`,
-    `guarded=${[...guard.holding()].length}`,
-    `capacity=${hearing.heard ? 'follows the registry' : 'frozen'}`,
+    `guarded=${zone.holding().length}`,
+    `capacity=${heard ? 'follows the registry' : 'frozen'}`,
   ];
 }

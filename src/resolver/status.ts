@@ -1,10 +1,12 @@
 import { isIP } from 'node:net';
-import type { ServiceStatus, ZoneStatus } from '../admin/documents.js';
+import type { RegistryStatus, ServiceStatus, ZoneStatus } from '../admin/documents.js';
 import type { CatalogRow } from '../catalog/row.js';
 import type { ZoneConfig } from '../config/types.js';
 import { registryIdentity } from '../registry/identity.js';
 import type { Instant } from '../system/clock.js';
 import type { Zone } from './zone.js';
+import type { ZoneSource } from './zone-source.js';
+import type { ZoneFacts } from './zone-sources.js';
 
 /** Rejections shown in a status; the rest is counted by their number. */
 const SHOWN_REJECTIONS = 20;
@@ -25,18 +27,15 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
       if (row.hold !== undefined) guarded++;
     }
   }
-  const stale = zone.isStale(now.boot);
+  const { heard, reason, since, lastConfirmed } = zone.hearing;
   return {
     name: zone.config.name,
     ...zoneView(zone.config),
-    state: zone.source === 'none' ? 'never-synced' : stale ? 'stale' : 'fresh',
-    heard: zone.hearing.heard,
-    ...(zone.hearing.heard || zone.hearing.reason === undefined ? {} : { reason: zone.hearing.reason }),
-    since: new Date(now.wall - (now.boot - zone.hearing.since.boot)).toISOString(),
-    ...(zone.hearing.lastConfirmed === undefined
-      ? {}
-      : { lastConfirmedMs: Math.round(now.boot - zone.hearing.lastConfirmed) }),
+    state: zone.source === 'none' ? 'never-synced' : zone.isStale(now.boot) ? 'stale' : 'fresh',
+    heard,
+    ...hearingStatus({ heard, reason, since, lastConfirmed }, now),
     registry: zone.config.registries.map(registryIdentity).join(', '),
+    registries: zone.sources.all.map((source) => registryStatus(zone, source, now)),
     source: zone.source,
     services,
     endpoints,
@@ -45,15 +44,38 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
     ejected,
     guarded,
     guard: {
-      zone: zone.guard.zoneTripped,
-      services: [...zone.guard.holding()].map((service) => service.name),
-      alarm: zone.guardLog.alarm,
+      zone: zone.sources.all.some(({ guard }) => guard.zoneTripped),
+      services: zone.holding(),
+      alarm: zone.sources.all.some(({ guardLog }) => guardLog.alarm),
     },
     floor: [...zone.health.floors.keys()],
     rejected: zone.rejected.slice(0, SHOWN_REJECTIONS).map(({ where, reason }) => ({ where, reason })),
     conflicts: zone.names.labels.conflicts(),
     checks: hasChecks(zone, endpoints) ? 'on' : 'off',
     softTtlMs: zone.config.softTtl,
+  };
+}
+
+function registryStatus(zone: Zone, source: ZoneSource, now: Instant): RegistryStatus {
+  const { identity, hearing, from, revision, catalog, once } = source;
+  return {
+    registry: identity,
+    heard: hearing.heard,
+    ...hearingStatus(hearing, now),
+    source: from,
+    stale: source.isStale(now.boot, zone.config.softTtl),
+    ...(revision === undefined ? {} : { revision }),
+    services: catalog.listed.services,
+    endpoints: catalog.listed.rows,
+    once: once.size,
+  };
+}
+
+function hearingStatus({ heard, reason, since, lastConfirmed }: ZoneFacts, now: Instant) {
+  return {
+    ...(heard || reason === undefined ? {} : { reason }),
+    since: new Date(now.wall - (now.boot - since.boot)).toISOString(),
+    ...(lastConfirmed === undefined ? {} : { lastConfirmedMs: Math.round(now.boot - lastConfirmed) }),
   };
 }
 

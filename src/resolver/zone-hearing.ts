@@ -2,7 +2,13 @@ import { HeardClock } from '../catalog/heard-clock.js';
 import type { BootMs, Instant, Ms } from '../system/clock.js';
 import type { Log } from './events.js';
 
-/** Whether a zone's registry is heard, since when, and the clock that runs meanwhile (R1, R4). */
+/** What a line of the log is about; with several registries, which of them. */
+export interface Who {
+  readonly zone: string;
+  readonly registry?: string;
+}
+
+/** Whether a registry of a zone is heard, since when, and the clock that runs meanwhile (R1, R4). */
 export class ZoneHearing {
   readonly clock = new HeardClock();
   heard = false;
@@ -11,11 +17,11 @@ export class ZoneHearing {
   /** Since when it has been heard or not. */
   since: Instant;
   lastConfirmed: BootMs | undefined;
-  readonly #zone: string;
+  readonly #who: Who;
   readonly #log: Log;
 
-  constructor(zone: string, log: Log, now: Instant) {
-    this.#zone = zone;
+  constructor(who: Who, log: Log, now: Instant) {
+    this.#who = who;
     this.#log = log;
     this.since = now;
   }
@@ -23,7 +29,7 @@ export class ZoneHearing {
   /** The registry spoke and is believed. Returns whether it was not heard before. */
   again(now: Instant): boolean {
     if (this.heard) return false;
-    this.#log('info', 'registry-heard', { zone: this.#zone, silentMs: Math.round(now.boot - this.since.boot) });
+    this.#log('info', 'registry-heard', { ...this.#who, silentMs: Math.round(now.boot - this.since.boot) });
     this.heard = true;
     this.reason = undefined;
     this.since = now;
@@ -36,12 +42,12 @@ export class ZoneHearing {
     if (this.heard) {
       this.since = now;
       this.#log('warn', 'registry-not-heard', {
-        zone: this.#zone,
+        ...this.#who,
         reason,
         frozen: 'capacity stays at its present level: new endpoints cannot be discovered',
       });
     } else if (this.reason !== reason) {
-      this.#log('warn', 'registry-still-not-heard', { zone: this.#zone, reason });
+      this.#log('warn', 'registry-still-not-heard', { ...this.#who, reason });
     }
     this.heard = false;
     this.reason = reason;

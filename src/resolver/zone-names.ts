@@ -24,6 +24,16 @@ export interface NamesSource {
   /** The rows to answer out of a narrowed set. */
   answerOf(service: Service, subset: readonly CatalogRow[]): readonly CatalogRow[];
   service(name: string): Service | undefined;
+  /** Index of the registry that alone gives the service, where the zone has several. */
+  registry(service: Service): number | undefined;
+}
+
+/** Words of the answer table: the EDE of answers that come from one registry, or from the zone as a whole. */
+interface StaleWords {
+  /** Where the guard holds nothing of the service. */
+  readonly plain: number;
+  readonly guarded: number;
+  text: string;
 }
 
 export class ZoneNames {
@@ -31,8 +41,9 @@ export class ZoneNames {
   readonly kept: KeptTargets;
   readonly #source: NamesSource;
   readonly #table: AnswerTable;
-  readonly #plain: number;
-  readonly #guarded: number;
+  readonly #whole: StaleWords;
+  /** By registry, where the zone has several. */
+  readonly #words: StaleWords[] = [];
   #spec: ZoneSpec;
   #answers: ZoneAnswers;
   /** Answers under earlier settings, until every reader has the new ones. */
@@ -40,7 +51,6 @@ export class ZoneNames {
   #deferring = false;
   readonly #deferred = new Set<string>();
   #state = '';
-  #ede = '';
 
   constructor(table: AnswerTable, spec: ZoneSpec, keepTargets: Ms, source: NamesSource) {
     this.#table = table;
@@ -49,8 +59,7 @@ export class ZoneNames {
     this.kept = new KeptTargets(keepTargets);
     this.labels = new Labels((name) => source.service(name)?.listed === true);
     this.#answers = new ZoneAnswers(table, table.allocZone(), spec);
-    this.#plain = table.allocStatus();
-    this.#guarded = table.allocStatus();
+    this.#whole = this.#newWords();
   }
 
   /** Answers the service under the labels that are its own (R22); takes its names away when it is not known. */
@@ -72,7 +81,7 @@ export class ZoneNames {
   hold(address: string): void {
     if (!this.kept.hold(address)) return;
     if (this.#deferring) this.#deferred.add(address);
-    else this.#answers.putTarget(address, this.#plain);
+    else this.#answers.putTarget(address, this.#whole.plain);
   }
 
   /** From now on target names wait for `putDeferred`: after a start, the first answers do not need them. */
@@ -86,7 +95,7 @@ export class ZoneNames {
     for (const address of this.#deferred) {
       if (count-- <= 0) return true;
       this.#deferred.delete(address);
-      if (this.kept.has(address)) this.#answers.putTarget(address, this.#plain);
+      if (this.kept.has(address)) this.#answers.putTarget(address, this.#whole.plain);
     }
     return false;
   }
@@ -98,23 +107,34 @@ export class ZoneNames {
 
   /** From a snapshot: the address keeps its name until then (R23). */
   keep(address: string, until: BootMs): void {
-    if (this.kept.restore(address, until)) this.#answers.putTarget(address, this.#plain);
+    if (this.kept.restore(address, until)) this.#answers.putTarget(address, this.#whole.plain);
   }
 
-  /** What the zone as a whole answers with. `stale`: the EDE text of stale answers; undefined while fresh. */
-  show(state: ZoneAnswerState, stale: string | undefined): void {
-    const plain: Ede | undefined = stale === undefined ? undefined : { code: EDE_STALE_ANSWER, text: stale };
-    const guarded: Ede = { code: EDE_STALE_ANSWER, text: stale === undefined ? 'guard' : `guard, ${stale}` };
-    const ede = `${plain?.text}|${guarded.text}`;
-    if (ede !== this.#ede) {
-      this.#ede = ede;
-      this.#table.setStatus(this.#plain, plain);
-      this.#table.setStatus(this.#guarded, guarded);
-    }
+  /**
+   * What the zone as a whole answers with. `stale`: the EDE text of stale answers; undefined while fresh. `registries`:
+   * the same of each registry, where there are several.
+   */
+  show(state: ZoneAnswerState, stale: string | undefined, registries: readonly (string | undefined)[] = []): void {
+    this.#tell(this.#whole, stale);
+    for (const [i, one] of registries.entries()) this.#tell((this.#words[i] ??= this.#newWords()), one);
     const text = JSON.stringify(state);
     if (text === this.#state) return;
     this.#state = text;
     this.#answers.setState(state);
+  }
+
+  #newWords(): StaleWords {
+    return { plain: this.#table.allocStatus(), guarded: this.#table.allocStatus(), text: '' };
+  }
+
+  #tell(words: StaleWords, stale: string | undefined): void {
+    const plain: Ede | undefined = stale === undefined ? undefined : { code: EDE_STALE_ANSWER, text: stale };
+    const guarded: Ede = { code: EDE_STALE_ANSWER, text: stale === undefined ? 'guard' : `guard, ${stale}` };
+    const text = `${plain?.text}|${guarded.text}`;
+    if (text === words.text) return;
+    words.text = text;
+    this.#table.setStatus(words.plain, plain);
+    this.#table.setStatus(words.guarded, guarded);
   }
 
   /** New facts of the zone. The caller publishes every service and shows the state again. */
@@ -125,7 +145,7 @@ export class ZoneNames {
     this.#retired.push({ answers: this.#answers, until: now + RETIRED_MS });
     this.#answers = new ZoneAnswers(this.#table, this.#table.allocZone(), spec);
     this.#state = '';
-    for (const address of this.kept.addresses()) this.#answers.putTarget(address, this.#plain);
+    for (const address of this.kept.addresses()) this.#answers.putTarget(address, this.#whole.plain);
   }
 
   tick(now: BootMs): void {
@@ -140,8 +160,10 @@ export class ZoneNames {
   dispose(): void {
     for (const { answers } of this.#retired.splice(0)) answers.dispose();
     this.#answers.dispose();
-    this.#table.freeStatus(this.#plain);
-    this.#table.freeStatus(this.#guarded);
+    for (const { plain, guarded } of [this.#whole, ...this.#words]) {
+      this.#table.freeStatus(plain);
+      this.#table.freeStatus(guarded);
+    }
   }
 
   /** A label may have changed hands: its present owner is answered under it, or nobody. */
@@ -155,6 +177,8 @@ export class ZoneNames {
   #put(service: Service, label: string): void {
     const { order, maxAnswers } = this.#source.answering(service);
     const rows = service.standing();
+    const registry = this.#source.registry(service);
+    const words = registry === undefined ? this.#whole : (this.#words[registry] ??= this.#newWords());
     this.#answers.putService({
       label,
       rows,
@@ -162,7 +186,7 @@ export class ZoneNames {
       order,
       ...(maxAnswers === undefined ? {} : { maxAnswers }),
       ...(service.asked === 0 ? {} : { asked: service.asked }),
-      status: rows.some((row) => row.hold !== undefined) ? this.#guarded : this.#plain,
+      status: rows.some((row) => row.hold !== undefined) ? words.guarded : words.plain,
     });
   }
 }

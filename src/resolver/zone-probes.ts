@@ -68,7 +68,7 @@ export class ZoneProbes<Zone> {
       const maxAnswers = local.maxAnswers ?? this.#config.maxAnswers;
       settings = {
         check: { ...this.#config.check, ...service.check, ...local.check },
-        hearsay: this.#config.registries.some(({ type }) => type !== 'file') && isHearsay(service.check, local.check),
+        hearsay: this.#config.registries[service.checkedBy]?.type !== 'file' && isHearsay(service.check, local.check),
         order: local.order ?? this.#config.order,
         ...(maxAnswers === undefined ? {} : { maxAnswers }),
         ...(local.alias === undefined ? {} : { alias: local.alias }),

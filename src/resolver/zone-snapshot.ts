@@ -4,7 +4,12 @@ import { Service } from '../catalog/service.js';
 import type { VerdictSeed, VerdictStore } from '../health/verdicts.js';
 import type { ListedCheck, ListedNode, Protocol, RowState } from '../registry/registry.js';
 import type { Instant, WallMs } from '../system/clock.js';
-import type { RestoreVerdict, Zone } from './zone.js';
+import type { Zone } from './zone.js';
+import type { RestoreVerdict } from './zone-restore.js';
+import type { ZoneSource } from './zone-source.js';
+
+/** Between the name of a service and the index of a registry: no name has it. */
+const SEPARATOR = '\0';
 
 export interface SnapshotContent {
   readonly meta: unknown;
@@ -42,6 +47,8 @@ interface SavedRow {
 
 interface SavedService {
   readonly name: string;
+  /** Index of the registry that has it; absent: the first. */
+  readonly registry?: number;
   readonly unlisted?: true;
   readonly check?: ListedCheck;
   readonly tripped?: true;
@@ -49,42 +56,80 @@ interface SavedService {
   readonly rows: readonly SavedRow[];
 }
 
-interface SavedMeta {
-  /** When the snapshot was last in force. */
-  readonly wall: WallMs;
+/** What is saved of one registry beside its services. */
+interface SavedSource {
   readonly epoch?: string;
   readonly revision?: string;
   readonly heard: HeardMs;
   readonly lastConfirmed?: WallMs;
-  readonly serial: number;
   readonly zoneTripped?: true;
   readonly zoneQuietSince?: HeardMs;
+  readonly releases: readonly (readonly [string, WallMs, WallMs])[];
+  /** R32: names that it had and has no more. */
+  readonly once?: readonly string[];
+}
+
+/** The first registry's facts stand in the meta itself. */
+interface SavedMeta extends SavedSource {
+  /** When the snapshot was last in force. */
+  readonly wall: WallMs;
+  readonly serial: number;
   /** R23: addresses without a row, with when they go. */
   readonly kept: readonly (readonly [string, WallMs])[];
-  readonly releases: readonly (readonly [string, WallMs, WallMs])[];
+  /** The first registry had nothing yet. */
+  readonly missing?: true;
+  /** Of the other registries, by their index; one that had nothing yet is left out. */
+  readonly others?: readonly (readonly [index: number, source: SavedSource])[];
 }
 
 export function exportMeta(zone: Zone, now: Instant): SavedMeta {
   const kept: [string, WallMs][] = [];
   for (const [address, until] of zone.names.kept.leaving()) kept.push([address, now.wall + (until - now.boot)]);
-  const { zoneTripped, zoneQuietSince } = zone.guard;
+  const [first, ...others] = zone.sources.all;
+  const saved = others.flatMap((source, i) => {
+    return source.from === 'none' ? [] : [[i + 1, exportSource(source, now)] as const];
+  });
   return {
     wall: now.wall,
-    ...(zone.epoch === undefined ? {} : { epoch: zone.epoch }),
-    ...(zone.revision === undefined ? {} : { revision: zone.revision }),
-    heard: zone.hearing.clock.at(now.boot),
-    ...(zone.hearing.lastConfirmed === undefined
-      ? {}
-      : { lastConfirmed: now.wall - (now.boot - zone.hearing.lastConfirmed) }),
+    ...exportSource(first!, now),
+    ...(first!.from === 'none' ? { missing: true as const } : {}),
     serial: zone.serial,
-    ...(zoneTripped ? { zoneTripped } : {}),
-    ...(zoneQuietSince === undefined ? {} : { zoneQuietSince }),
     kept,
-    releases: [...zone.releases].map(([service, { wall, counts }]) => [service, wall, counts] as const),
+    ...(saved.length === 0 ? {} : { others: saved }),
   };
 }
 
-export function exportService(service: Service, verdicts: VerdictStore, now: Instant): SavedService {
+function exportSource(source: ZoneSource, now: Instant): SavedSource {
+  const { epoch, revision, hearing, guard, once } = source;
+  const { zoneTripped, zoneQuietSince } = guard;
+  return {
+    ...(epoch === undefined ? {} : { epoch }),
+    ...(revision === undefined ? {} : { revision }),
+    heard: hearing.clock.at(now.boot),
+    ...(hearing.lastConfirmed === undefined ? {} : { lastConfirmed: now.wall - (now.boot - hearing.lastConfirmed) }),
+    ...(zoneTripped ? { zoneTripped } : {}),
+    ...(zoneQuietSince === undefined ? {} : { zoneQuietSince }),
+    releases: [...source.releases].map(([service, { wall, counts }]) => [service, wall, counts] as const),
+    ...(once.size === 0 ? {} : { once: [...once] }),
+  };
+}
+
+/** A service's lines: one of each registry that has it, by the name of the line. Undefined: there is none. */
+export function* exportLines(
+  zone: Zone,
+  name: string,
+  verdicts: VerdictStore,
+  now: Instant,
+): Generator<readonly [line: string, saved: SavedService | undefined]> {
+  for (const [index, source] of zone.sources.all.entries()) {
+    const service = source.catalog.services.get(name);
+    const line = index === 0 ? name : `${name}${SEPARATOR}${index}`;
+    const saved = service === undefined ? undefined : exportService(service, verdicts, now);
+    yield [line, saved === undefined || index === 0 ? saved : { ...saved, registry: index }];
+  }
+}
+
+function exportService(service: Service, verdicts: VerdictStore, now: Instant): SavedService {
   return {
     name: service.name,
     ...(service.listed ? {} : { unlisted: true as const }),
@@ -120,7 +165,7 @@ function exportRow(row: CatalogRow, verdicts: VerdictStore, now: Instant): Saved
   };
 }
 
-/** Returns how many services could not be used. */
+/** Takes in what was saved of the registries that have not said anything yet. Returns how many lines could not be used. */
 export function takeSnapshotIn(
   zone: Zone,
   verdicts: VerdictStore,
@@ -130,30 +175,46 @@ export function takeSnapshotIn(
   now: Instant,
 ): number {
   const meta = content.meta as SavedMeta;
-  zone.epoch = meta.epoch;
-  zone.revision = meta.revision;
-  zone.hearing.clock.restore(meta.heard);
-  zone.serial = Math.max(zone.serial, meta.serial);
-  if (meta.lastConfirmed !== undefined)
-    zone.hearing.lastConfirmed = now.boot - Math.max(0, now.wall - meta.lastConfirmed);
-  for (const [service, mark, counts] of meta.releases) zone.releases.set(service, { wall: mark, counts });
-  zone.guard.restoreZone(meta.zoneTripped === true, meta.zoneQuietSince);
-  const services: Service[] = [];
+  const saved = new Map<number, SavedSource>([...(meta.missing ? [] : [[0, meta] as const]), ...(meta.others ?? [])]);
   const seeds = new Map<CatalogRow, VerdictSeed>();
-  for (const line of content.services) {
-    const service = takeServiceIn(line as SavedService, seeds);
-    if (service !== undefined) services.push(service);
+  const services = new Map<number, Service[]>();
+  let skipped = 0;
+  for (const line of content.services as SavedService[]) {
+    const service = takeServiceIn(line, seeds);
+    const index = line?.registry ?? 0;
+    const own = services.get(index);
+    if (service === undefined) skipped++;
+    else if (own === undefined) services.set(index, [service]);
+    else own.push(service);
   }
+  zone.serial = Math.max(zone.serial, meta.serial);
   if (defer) zone.names.defer();
-  const restore: RestoreVerdict = (row, settings, at) => {
-    const seed = seeds.get(row);
+  const parts = zone.sources.all.flatMap((source, index) => {
+    const facts = saved.get(index);
+    if (facts === undefined || source.from !== 'none') return [];
+    takeSourceIn(source, facts, now);
+    return [{ source, services: services.get(index) ?? [] }];
+  });
+  const restore: RestoreVerdict = (origins, row, settings, at) => {
+    const seed = origins.map((origin) => seeds.get(origin)).find((one) => one !== undefined);
     if (seed !== undefined && row.target !== undefined) verdicts.restore(row.target, seed, settings, meta.wall, at);
   };
-  zone.restored(services, trusted, now, { column: (row) => seeds.get(row)?.column, restore }, defer);
+  zone.restored(parts, trusted, now, { column: (row) => seeds.get(row)?.column, restore }, defer);
   for (const [address, until] of [...meta.kept].sort((a, b) => a[1] - b[1])) {
     zone.names.keep(address, now.boot + (until - now.wall));
   }
-  return content.services.length - services.length;
+  return skipped;
+}
+
+function takeSourceIn(source: ZoneSource, facts: SavedSource, now: Instant): void {
+  source.epoch = facts.epoch;
+  source.revision = facts.revision;
+  source.hearing.clock.restore(facts.heard);
+  if (facts.lastConfirmed !== undefined)
+    source.hearing.lastConfirmed = now.boot - Math.max(0, now.wall - facts.lastConfirmed);
+  for (const [service, mark, counts] of facts.releases) source.releases.set(service, { wall: mark, counts });
+  source.guard.restoreZone(facts.zoneTripped === true, facts.zoneQuietSince);
+  for (const name of facts.once ?? []) source.once.add(name);
 }
 
 function takeServiceIn(saved: SavedService, seeds: Map<CatalogRow, VerdictSeed>): Service | undefined {

@@ -2,88 +2,41 @@
  * One zone as a deterministic machine: registry reports, verdicts and time go in; names in the answer table,
  * probe targets and events come out. It decides by the catalog's guard, health's table and the floor, in that order.
  */
-import type { ZoneSpec } from '../answers/contract.js';
-import type { AnswerTable } from '../answers/table.js';
-import { Catalog, type ListReport } from '../catalog/catalog.js';
-import { Guard } from '../catalog/guard.js';
-import type { Places } from '../catalog/places.js';
-import type { CatalogRow, Column } from '../catalog/row.js';
+import type { ListReport } from '../catalog/catalog.js';
+import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import type { ZoneConfig } from '../config/types.js';
-import type { TargetSet } from '../health/targets.js';
-import type { JudgeSettings, VerdictStore } from '../health/verdicts.js';
-import type { Rejected, ReleaseMark, Report } from '../registry/registry.js';
-import type { BootMs, Instant, WallMs } from '../system/clock.js';
-import type { Log } from './events.js';
-import { GuardLog } from './guard-log.js';
+import type { Rejected, Report } from '../registry/registry.js';
+import type { BootMs, Instant } from '../system/clock.js';
 import { describeAge, statusText } from './status-text.js';
-import { type Asked, ZoneAsked } from './zone-asked.js';
+import { ZoneAsked } from './zone-asked.js';
+import { answerSpec, type ZoneDeps } from './zone-deps.js';
 import { ZoneHealth } from './zone-health.js';
-import { ZoneHearing } from './zone-hearing.js';
 import { ZoneNames } from './zone-names.js';
 import { type Holder, ZoneProbes } from './zone-probes.js';
-
-export interface ZoneDeps {
-  readonly table: AnswerTable;
-  readonly verdicts: VerdictStore;
-  readonly targets: TargetSet<Holder<Zone>>;
-  /** Rows of all zones by address, port and protocol. */
-  readonly places: Places<Holder<Zone>>;
-  readonly log: Log;
-  /** R17: by their slot in the answer table, whose names are asked. */
-  readonly asked: Map<number, Asked<Zone>>;
-  /** Indexes of the listen addresses on which the zone exists; absent: all. */
-  readonly listen: readonly number[] | undefined;
-  readonly nameservers: readonly string[];
-}
-
-/** Gives a row the verdict that a snapshot had of it. */
-export type RestoreVerdict = (row: CatalogRow, settings: JudgeSettings, now: Instant) => void;
+import { type RestoredPart, type Seeds, ZoneRestore } from './zone-restore.js';
+import { believedForRemovals, type ZoneSource } from './zone-source.js';
+import { type ZoneFacts, ZoneSources } from './zone-sources.js';
 
 /** Services that cease to be asked are slowed down so many at a time: after a start they all do at the same moment. */
 const PACED_AT_ONCE = 200;
 
 const EDE_STALE_NXDOMAIN = 19;
 
-function answerSpec(config: ZoneConfig, deps: ZoneDeps): ZoneSpec {
-  return {
-    name: config.name,
-    naming: config.naming,
-    answerTtl: config.answerTtl,
-    negativeTtl: config.negativeTtl,
-    allow: config.allow,
-    ...(deps.listen === undefined ? {} : { listen: deps.listen }),
-    nameservers: deps.nameservers,
-  };
-}
-
 export class Zone {
   /** What tells it from all others, see `zoneKeys`. */
   key: string;
   config: ZoneConfig;
-  readonly guard: Guard;
-  readonly guardLog: GuardLog;
-  readonly catalog: Catalog;
+  readonly sources: ZoneSources;
   readonly names: ZoneNames;
   readonly probes: ZoneProbes<Zone>;
   readonly health: ZoneHealth;
-  readonly hearing: ZoneHearing;
   readonly #asked: ZoneAsked<Zone>;
-  /** Restored services whose rows are not aimed at yet, see `restored`; the last first. */
-  #unaimed: Service[] = [];
-  #seed: RestoreVerdict | undefined;
-  /** `none` until the first list or a snapshot. */
-  source: 'registry' | 'snapshot' | 'none' = 'none';
-  epoch: string | undefined;
-  revision: string | undefined;
+  readonly #restore: ZoneRestore;
   serial: number;
-  rejected: readonly Rejected[] = [];
   /** Services whose snapshot line is out of date; undefined where the service is gone. */
   readonly unsaved = new Set<string>();
-  /** Release marks that were seen, with the wall time from which they count. */
-  readonly releases = new Map<string, { readonly wall: WallMs; readonly counts: WallMs }>();
   #deps: ZoneDeps;
-  #trusted = true;
   /** The moment being worked on; set by every entry point. */
   #now: Instant;
 
@@ -92,44 +45,74 @@ export class Zone {
     this.config = config;
     this.#deps = deps;
     this.#now = now;
-    this.hearing = new ZoneHearing(config.name, deps.log, now);
     this.serial = Math.floor(now.wall / 1000);
     this.probes = new ZoneProbes<Zone>(this, config, deps, (service) => this.#asked.has(service));
     this.#asked = new ZoneAsked<Zone>(this, config, deps, (service) => this.probes.settings(service));
     this.health = new ZoneHealth(config.name, this.probes, deps.log);
-    this.guard = new Guard(config.guard);
-    this.guardLog = new GuardLog(config.name, this.guard, deps.log);
-    this.catalog = new Catalog(config.limits, this.guard, {
-      added: (service, row) => this.#added(service, row, this.#now),
-      removed: (service, row) => this.#removed(service, row, this.#now),
-      strength: (service) => this.health.strength(service),
-    });
+    const events = {
+      added: (service: Service, row: CatalogRow) => this.#added(service, row, this.#now),
+      removed: (service: Service, row: CatalogRow) => this.#removed(service, row, this.#now),
+      strength: (service: Service) => this.health.strength(service),
+    };
+    this.sources = new ZoneSources(config, deps.log, events, now);
     this.names = new ZoneNames(deps.table, answerSpec(config, deps), config.keepTargets, {
       answering: (service) => this.probes.settings(service),
       answerOf: (service, subset) => this.health.answerOf(service, subset).rows,
       service: (name) => this.catalog.services.get(name),
+      registry: (service) => this.sources.only(service),
     });
+    this.#restore = new ZoneRestore(this.sources, this.probes, this.health, this.names);
     this.#show(now);
   }
 
-  /** What a registry said. */
-  report(report: Report, now: Instant): void {
+  /** What is seen of all registries. */
+  get catalog(): { readonly services: ReadonlyMap<string, Service>; readonly rows: number } {
+    return this.sources.layers;
+  }
+
+  get hearing(): ZoneFacts {
+    return this.sources.facts();
+  }
+
+  get source(): 'registry' | 'snapshot' | 'none' {
+    return this.sources.from;
+  }
+
+  get rejected(): readonly Rejected[] {
+    return this.sources.all.flatMap(({ rejected }) => rejected);
+  }
+
+  /** Names of services that a registry has, seen or not. */
+  known(): Set<string> {
+    return new Set(this.sources.all.flatMap(({ catalog }) => [...catalog.services.keys()]));
+  }
+
+  /** Services of which a guard holds an endpoint. */
+  holding(): string[] {
+    return [...new Set(this.sources.all.flatMap(({ guard }) => [...guard.holding()].map(({ name }) => name)))];
+  }
+
+  /** What a registry said. @param index in `config.registries` */
+  report(index: number, report: Report, now: Instant): void {
     this.#now = now;
+    const source = this.sources.all[index];
+    if (source === undefined) return;
     this.finishRestore(Number.POSITIVE_INFINITY, now);
+    const { hearing } = source;
     if (report.kind === 'unreachable' || report.kind === 'unbelievable') {
-      this.hearing.lost(report.kind === 'unreachable' ? report.reason : `not believable: ${report.reason}`, now);
+      hearing.lost(report.kind === 'unreachable' ? report.reason : `not believable: ${report.reason}`, now);
     } else if (report.kind === 'confirmed') {
-      if (this.source === 'registry') this.#heardAgain(now, new Set(), now.boot);
+      if (source.from === 'registry') this.#heardAgain(source, now, new Set(), now.boot);
     } else {
-      this.#listed(report, now);
+      this.#listed(source, report, now);
     }
     this.#show(now);
   }
 
-  /** R30: what was heard before the gap counts no more, until the registry speaks again. */
+  /** R30: what was heard before the gap counts no more, until the registries speak again. */
   clockGap(now: Instant): void {
     // The gap itself was not heard: the guard's clock stands since the zone was last looked at.
-    this.hearing.lost('the clocks parted', now, this.#now.boot);
+    for (const { hearing } of this.sources.all) hearing.lost('the clocks parted', now, this.#now.boot);
     this.#now = now;
     this.#show(now);
   }
@@ -148,21 +131,22 @@ export class Zone {
     this.#now = now;
     this.names.tick(now.boot);
     for (const service of this.#asked.expire(now.boot, PACED_AT_ONCE)) this.probes.pace(service, now.boot);
-    if (this.hearing.heard && this.hearing.clock.at(now.boot) >= this.guard.nextWake()) this.#settle(new Set(), now);
+    const due = this.sources.all.some(({ hearing, guard }) => {
+      return hearing.heard && hearing.clock.at(now.boot) >= guard.nextWake();
+    });
+    if (due) this.#settle(new Set(), now);
     this.#show(now);
   }
 
   nextWake(now: BootMs): BootMs {
-    let next = Math.min(
-      this.names.nextWake(),
-      this.#asked.nextExpiry(),
-      this.hearing.clock.bootAt(this.guard.nextWake(), now),
-    );
-    if (this.hearing.lastConfirmed !== undefined) {
-      const stale = this.hearing.lastConfirmed + this.config.softTtl;
-      next = Math.min(next, now <= stale ? stale + 1 : now + describeAge(now - this.hearing.lastConfirmed).nextChange);
+    let next = Math.min(this.names.nextWake(), this.#asked.nextExpiry());
+    for (const { hearing, guard, guardLog } of this.sources.all) {
+      next = Math.min(next, hearing.clock.bootAt(guard.nextWake(), now));
+      if (!guardLog.alarm) next = Math.min(next, hearing.clock.bootAt(guardLog.due(), now));
+      if (hearing.lastConfirmed === undefined) continue;
+      const stale = hearing.lastConfirmed + this.config.softTtl;
+      next = Math.min(next, now <= stale ? stale + 1 : now + describeAge(now - hearing.lastConfirmed).nextChange);
     }
-    if (!this.guardLog.alarm) next = Math.min(next, this.hearing.clock.bootAt(this.guardLog.due(), now));
     return next;
   }
 
@@ -175,11 +159,14 @@ export class Zone {
   accept(name: string, now: Instant): number {
     this.#now = now;
     this.finishRestore(Number.POSITIVE_INFINITY, now);
-    const service = name === '*' ? undefined : this.catalog.services.get(name);
-    if (name !== '*' && service === undefined) return 0;
-    const events = this.guard.accept(service, Number.POSITIVE_INFINITY);
-    const rows = events.reduce((sum, event) => sum + (event.kind === 'let go' ? event.rows.length : 0), 0);
-    this.#settle(this.guardLog.tell(events), now);
+    let rows = 0;
+    for (const source of this.sources.all) {
+      const service = name === '*' ? undefined : source.catalog.services.get(name);
+      if (name !== '*' && service === undefined) continue;
+      const events = source.guard.accept(service, Number.POSITIVE_INFINITY);
+      for (const event of events) if (event.kind === 'let go') rows += event.rows.length;
+      this.#settle(this.#seen(source, source.guardLog.tell(events)), now);
+    }
     this.#show(now);
     return rows;
   }
@@ -192,11 +179,12 @@ export class Zone {
     this.#deps = deps;
     this.probes.configure(config);
     this.#asked.configure(config);
-    this.guard.configure(config.guard);
-    this.catalog.configure(config.limits);
-    for (const service of this.catalog.services.values()) this.#aim(service, now);
+    const before = this.sources.configure(config, now);
+    const services = this.sources.layers.showAll();
+    for (const service of before ?? []) if (!services.has(service)) this.#replaced(service, now);
+    for (const service of services) this.#aim(service, now);
     this.names.reconfigure(answerSpec(config, deps), config.keepTargets, now.boot);
-    this.#settle(new Set(this.catalog.services.values()), now);
+    this.#settle(services, now);
     this.#show(now);
   }
 
@@ -209,57 +197,19 @@ export class Zone {
     this.names.dispose();
   }
 
-  /**
-   * Takes in what a snapshot had (R29). `trusted` false: the first believable list replaces it without a guard.
-   * `defer`: a service of which all is answered whatever its verdicts say is aimed at later, by `finishRestore`.
-   */
-  restored(
-    services: readonly Service[],
-    trusted: boolean,
-    now: Instant,
-    verdicts: { readonly column: (row: CatalogRow) => Column | undefined; readonly restore: RestoreVerdict },
-    defer: boolean,
-  ): void {
+  /** Takes in what a snapshot had (R29), see `ZoneRestore`. */
+  restored(parts: readonly RestoredPart[], trusted: boolean, now: Instant, seeds: Seeds, defer: boolean): void {
     this.#now = now;
-    this.source = 'snapshot';
-    this.#trusted = trusted;
-    this.#seed = verdicts.restore;
-    const touched = new Set<Service>();
-    for (const service of services) {
-      const waits = defer && this.health.restorePlain(service, verdicts.column);
-      if (waits) this.#unaimed.push(service);
-      this.catalog.restore(service);
-      for (const row of service.rows.values()) if (row.answered) this.health.answered++;
-      if (waits) {
-        this.guard.recount(service, this.hearing.clock.at(now.boot), true);
-        this.names.publish(service);
-        continue;
-      }
-      for (const row of service.rows.values()) verdicts.restore(row, this.probes.settings(service).check, now);
-      touched.add(service);
-    }
-    this.#settle(touched, now);
+    this.#settle(this.#restore.take(parts, trusted, seeds, defer, now), now);
     this.unsaved.clear();
     this.#show(now);
   }
 
   /** Aims at up to `count` rows that a restore left for later. Returns whether there are more. */
   finishRestore(count: number, now: Instant): boolean {
-    const touched = new Set<Service>();
-    while (count > 0) {
-      const service = this.#unaimed.pop();
-      if (service === undefined) break;
-      for (const row of service.rows.values()) {
-        this.probes.add(service, row, now.boot);
-        this.#seed?.(row, this.probes.settings(service).check, now);
-        count--;
-      }
-      if (this.health.judge(service)) touched.add(service);
-    }
+    const touched = this.#restore.finish(count, now);
     if (touched.size > 0) this.#settle(touched, now);
-    if (this.#unaimed.length > 0) return true;
-    this.#seed = undefined;
-    return false;
+    return this.#restore.pending;
   }
 
   /** Does a part of what a restore left for later, about `count` of it. Returns whether there is more. */
@@ -267,17 +217,16 @@ export class Zone {
     if (!this.names.deferred) return this.finishRestore(count, now);
     const more = this.names.putDeferred(count);
     if (!more) this.#show(now);
-    return more || this.#unaimed.length > 0;
+    return more || this.#restore.pending;
   }
 
   isStale(now: BootMs): boolean {
-    if (this.source !== 'registry') return this.source === 'snapshot';
-    return this.hearing.lastConfirmed !== undefined && now - this.hearing.lastConfirmed > this.config.softTtl;
+    return this.sources.isStale(now, this.config.softTtl);
   }
 
   /** R16: the registry, heard, has dropped the row or calls it critical: a second witness against it. */
-  disowns(row: CatalogRow): boolean {
-    return this.hearing.heard && (!row.listed || row.state === 'critical');
+  disowns({ service, row }: Holder<Zone>): boolean {
+    return (!row.listed || row.state === 'critical') && this.sources.heard(service);
   }
 
   /** Indexes of the listen addresses on which the zone exists; undefined: all. */
@@ -285,78 +234,50 @@ export class Zone {
     return this.#deps.listen;
   }
 
-  #listed(report: ListReport, now: Instant): void {
-    const over = this.catalog.overLimit(report);
-    if (over !== undefined) {
-      this.hearing.lost(`not believable: ${over}`, now);
-      return;
-    }
-    if (report.kind === 'change' && this.source !== 'registry') {
-      this.hearing.lost('not believable: a change before the first list', now);
-      return;
-    }
-    const removals = report.kind === 'change' || report.removalsBelievable;
-    const unguarded = this.source === 'snapshot' && !this.#trusted;
-    const newEpoch = this.epoch !== undefined && report.epoch !== this.epoch && !unguarded;
-    const first = this.source === 'none';
-    if (newEpoch)
-      this.#deps.log('warn', 'epoch-changed', { zone: this.config.name, from: this.epoch, to: report.epoch });
-    const touched = this.catalog.apply(report, {
-      heard: this.hearing.clock.at(now.boot),
-      wall: now.wall,
-      first,
-      unguarded,
-      newEpoch,
-      removals,
-    });
+  #listed(source: ZoneSource, report: ListReport, now: Instant): void {
+    const own = source.take(report, now);
+    if (own === undefined) return;
+    for (const { name } of own) this.unsaved.add(name);
+    const touched = this.#seen(source, own);
     for (const service of touched) this.#aim(service, now);
-    this.source = 'registry';
-    this.#trusted = true;
-    this.epoch = report.epoch;
-    this.revision = report.revision;
-    this.rejected = report.rejected;
     if (touched.size > 0) this.#bump(now);
-    if (removals) {
-      this.#heardAgain(now, touched, Math.min(now.boot, report.at));
-      this.#releaseMarks(report.releases, now);
+    const confirmed = Math.min(now.boot, report.at);
+    if (believedForRemovals(report)) {
+      this.#heardAgain(source, now, touched, confirmed);
+      const events = source.release(report.releases, now);
+      if (events.length > 0) this.#settle(this.#seen(source, source.guardLog.tell(events)), now);
     } else {
-      this.hearing.lastConfirmed = Math.min(now.boot, report.at);
-      this.hearing.lost(`believed for additions and recoveries only${firstFault(report.rejected)}`, now);
+      source.hearing.lastConfirmed = confirmed;
+      source.hearing.lost(`believed for additions and recoveries only${firstFault(report.rejected)}`, now);
       this.#settle(touched, now);
     }
-    if (first) this.#deps.log('info', 'zone-synced', { zone: this.config.name, services: this.catalog.services.size });
   }
 
-  #heardAgain(now: Instant, touched: Set<Service>, confirmed: BootMs): void {
-    this.hearing.lastConfirmed = confirmed;
-    if (this.hearing.again(now)) this.#settle(new Set([...touched, ...this.guard.holding()]), now);
+  #heardAgain(source: ZoneSource, now: Instant, touched: Set<Service>, confirmed: BootMs): void {
+    const { hearing, guard } = source;
+    hearing.lastConfirmed = confirmed;
+    if (hearing.again(now)) this.#settle(new Set([...touched, ...this.#seen(source, guard.holding())]), now);
     else if (touched.size > 0) this.#settle(touched, now);
   }
 
-  /** R9: a mark newer than a hold lets it go; one from the future counts from when it was first seen. */
-  #releaseMarks(marks: readonly ReleaseMark[], now: Instant): void {
-    for (const { service: name, wall } of marks) {
-      const seen = this.releases.get(name);
-      const counts = seen?.wall === wall ? seen.counts : Math.min(wall, now.wall);
-      this.releases.set(name, { wall, counts });
-      const service = name === '*' ? undefined : this.catalog.services.get(name);
-      if (name !== '*' && service === undefined) continue;
-      const events = this.guard.accept(service, counts);
-      if (events.length > 0) this.#settle(this.guardLog.tell(events), now);
-    }
+  /** What is seen of a registry's services. */
+  #seen(source: ZoneSource, services: Iterable<Service>): Set<Service> {
+    return this.sources.layers.show(source, services);
   }
 
-  /** Health, guard, answers, in that order, for the services that were touched; the guard looks at its own besides. */
+  /** Health, guard, answers, in that order, for the services that were touched; the guards look at their own besides. */
   #settle(touched: Set<Service>, now: Instant): void {
     for (const service of touched) this.#judge(service, now);
-    if (this.hearing.heard) {
-      const events = this.guard.evaluate(this.hearing.clock.at(now.boot), now.wall, this.health.proberSilent);
-      for (const service of this.guardLog.tell(events)) {
+    for (const source of this.sources.all) {
+      if (!source.hearing.heard) continue;
+      const { guard, guardLog, hearing } = source;
+      const events = guard.evaluate(hearing.clock.at(now.boot), now.wall, this.health.proberSilent);
+      for (const service of this.#seen(source, guardLog.tell(events))) {
         this.#judge(service, now);
         touched.add(service);
       }
     }
-    for (const service of this.catalog.sweep(touched)) {
+    for (const service of this.sources.layers.sweep(touched)) {
       touched.delete(service);
       this.#forget(service);
     }
@@ -369,7 +290,10 @@ export class Zone {
 
   #judge(service: Service, now: Instant): void {
     if (this.health.judge(service)) this.#bump(now);
-    this.guard.recount(service, this.hearing.clock.at(now.boot), this.health.proberSilent);
+    this.sources.layers.judged(service);
+    for (const { layer, service: own } of this.sources.layers.partsOf(service)) {
+      layer.guard.recount(own, layer.hearing.clock.at(now.boot), this.health.proberSilent);
+    }
   }
 
   #forget(service: Service): void {
@@ -380,9 +304,17 @@ export class Zone {
     this.names.forget(service);
   }
 
+  /** The same name is seen through another object from now on: what hung on this one goes. */
+  #replaced(service: Service, now: Instant): void {
+    for (const row of service.rows.values()) this.#removed(service, row, now);
+    if (!this.catalog.services.has(service.name)) this.#forget(service);
+    this.health.forget(service);
+    this.#asked.unmark(service);
+  }
+
   #added(service: Service, row: CatalogRow, now: Instant): void {
     if (service.asked === 0) this.#asked.mark(service, now.boot);
-    if (service !== this.#unaimed.at(-1)) this.probes.add(service, row, now.boot);
+    if (!this.#restore.waits(service)) this.probes.add(service, row, now.boot);
     this.names.hold(row.address);
   }
 
@@ -418,20 +350,30 @@ export class Zone {
 
   /** Brings what the zone as a whole answers with up to date: staleness, negative EDE, serial, status text. */
   #show(now: Instant): void {
+    const { sources } = this;
+    const { heard, lastConfirmed } = sources.facts();
     const stale = this.isStale(now.boot);
-    const age = this.hearing.age(now.boot);
-    this.guardLog.sound(this.hearing.clock.at(now.boot));
+    for (const { guardLog, hearing } of sources.all) guardLog.sound(hearing.clock.at(now.boot));
     this.names.show(
       {
-        synced: this.source !== 'none',
+        synced: sources.complete,
         ...(this.names.deferred ? { targetsPending: true } : {}),
-        ...(this.hearing.heard ? {} : { negative: { code: EDE_STALE_NXDOMAIN, text: 'registry not heard' } }),
+        ...(heard ? {} : { negative: { code: EDE_STALE_NXDOMAIN, text: 'registry not heard' } }),
         serial: this.serial,
         statusText: statusText(this, stale),
       },
-      stale ? `stale${age === undefined ? '' : ` ${describeAge(age).text}`}` : undefined,
+      stale ? staleText(lastConfirmed, now.boot) : undefined,
+      sources.layers.several ? sources.all.map((source) => this.#staleTextOf(source, now.boot)) : [],
     );
   }
+
+  #staleTextOf(source: ZoneSource, now: BootMs): string | undefined {
+    return source.isStale(now, this.config.softTtl) ? staleText(source.hearing.lastConfirmed, now) : undefined;
+  }
+}
+
+function staleText(lastConfirmed: BootMs | undefined, now: BootMs): string {
+  return lastConfirmed === undefined ? 'stale' : `stale ${describeAge(Math.max(0, now - lastConfirmed)).text}`;
 }
 
 /** What a report that is believed in part left out, by its first fault. */

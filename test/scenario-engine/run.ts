@@ -117,13 +117,14 @@ class Play {
   }
 
   #act(step: Step): void {
-    const zone = step.zone ?? ZONE;
     const { world } = this;
-    const registry = world.registry(zone);
     if (step.reload) {
       this.#config = { ...this.#config, ...step.reload };
       world.reload(settings(this.#config, this.#scenario.zones));
     }
+    const named = step.zone ?? ZONE;
+    const zone = step.of === undefined ? named : `${named}/${step.of}`;
+    const registry = world.registry(zone);
     for (const [glob, said] of Object.entries(step.probe ?? {})) {
       world.prober.behave(glob, said);
       world.note(`${glob}: probes ${[said].flat().join(', ')}`);
@@ -178,7 +179,7 @@ class Play {
     if (step.watch === 'none') this.#watches = [];
     else if (step.watch) {
       const until = this.#moment(step.until) ?? Number.POSITIVE_INFINITY;
-      this.#watches.push({ step, question: parseQuestion(step.watch, zone), until, changes: 0, last: undefined });
+      this.#watches.push({ step, question: parseQuestion(step.watch, named), until, changes: 0, last: undefined });
     }
   }
 
@@ -269,6 +270,9 @@ class Play {
       const rows = Object.fromEntries(
         told.endpoints.map((one) => [one.id, `${one.word} ${one.probe} ${one.answered ? 'answered' : 'out'}`]),
       );
+      if (step.because !== undefined && !told.because.some((one) => one.includes(step.because!))) {
+        throw new Mismatch(`reasons of ${step.explain}`, step.because, told.because);
+      }
       for (const [key, expected] of Object.entries(step.rows ?? {})) {
         for (const id of ids(key, serviceOf(question, zone))) same(`explanation of ${id}`, expected, rows[id]);
       }

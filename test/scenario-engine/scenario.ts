@@ -60,6 +60,8 @@ const step = z.strictObject({
   at: momentText.optional(),
   note: z.string().optional(),
   zone: z.string().optional(),
+  /** Which of the zone's registries the step is about; without it the first. */
+  of: z.string().optional(),
 
   list: services.optional(),
   change: services.optional(),
@@ -102,6 +104,7 @@ const step = z.strictObject({
   explain: z.string().optional(),
   outcome: z.string().optional(),
   rows: z.record(z.string(), z.string()).optional(),
+  because: z.string().optional(),
   log: z.union([z.string(), z.array(z.string())]).optional(),
   noLog: z.union([z.string(), z.array(z.string())]).optional(),
 });

@@ -4,6 +4,7 @@ import type {
   Config,
   GuardConfig,
   LimitsConfig,
+  RegistryConfig,
   ServiceSettings,
   ZoneConfig,
 } from '../../src/config/types.js';
@@ -44,17 +45,20 @@ function inMs(value: unknown): unknown {
 }
 
 function zone(name: string, said: Readonly<Record<string, unknown>>): ZoneConfig {
-  const over = inMs(said) as Partial<Omit<ZoneConfig, 'services' | 'check' | 'guard' | 'limits'>> & {
+  const over = inMs(said) as Partial<Omit<ZoneConfig, 'services' | 'check' | 'guard' | 'limits' | 'registries'>> & {
     check?: Partial<CheckConfig>;
     guard?: Partial<GuardConfig>;
     limits?: Partial<LimitsConfig>;
     services?: Record<string, ServiceSettings>;
+    registries?: readonly (string | RegistryConfig)[];
   };
-  const { check, guard, limits, services, ...rest } = over;
+  const { check, guard, limits, services, registries = ['services'], ...rest } = over;
   return {
     name,
     naming: 'rfc2782',
-    registries: [{ type: 'file', path: '/etc/holdfast/services.yaml' }],
+    registries: registries.map((one) => {
+      return typeof one === 'string' ? { type: 'file', path: registryPath(one) } : one;
+    }),
     merge: 'first',
     softTtl: 10_000,
     answerTtl: 2_000,
@@ -74,6 +78,11 @@ function zone(name: string, said: Readonly<Record<string, unknown>>): ZoneConfig
     limits: { ...LIMITS, ...limits },
     services: Object.entries(services ?? {}).map(([match, settings]) => ({ match, settings })),
   };
+}
+
+/** Where a registry that a scenario calls by a word would be. */
+export function registryPath(word: string): string {
+  return `/etc/holdfast/${word}.yaml`;
 }
 
 export const ZONE = 'svc.test';

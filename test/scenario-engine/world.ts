@@ -1,6 +1,7 @@
 /** Everything around the resolver under a fake clock: its registries, its prober, its clients, and time itself. */
 import type { ClientReport } from '../../src/admin/documents.js';
 import type { Config } from '../../src/config/types.js';
+import { registryIdentity } from '../../src/registry/identity.js';
 import type { Listing, ReleaseMark, Report } from '../../src/registry/registry.js';
 import { Resolver } from '../../src/resolver/resolver.js';
 import { COUNTER_WORDS } from '../../src/server/counters.js';
@@ -9,6 +10,7 @@ import type { BootMs, Instant, Ms } from '../../src/system/clock.js';
 import { type Answer, decodeAnswer, encodeQuery, type Question } from './client.js';
 import { spoken } from './duration.js';
 import { ScriptedProber } from './prober.js';
+import { registryPath } from './settings.js';
 
 /** A machine that has been up for a day, in 2026. */
 const BOOT_AT_START: BootMs = 86_400_000;
@@ -19,8 +21,11 @@ const MAX_TICKS_AT_ONCE = 1000;
 export type Heard = 'heard' | 'unreachable' | 'unbelievable' | 'silent';
 export type Confirms = 'list' | 'word' | 'never';
 
-/** What a zone's registry has and how it behaves when it is asked. */
+/** What a registry has and how it behaves when it is asked. */
 interface ScriptedRegistry {
+  readonly zone: string;
+  /** As it is configured; its place in the zone's order of belief may change. */
+  readonly identity: string;
   services: Map<string, Listing>;
   heard: Heard;
   reason: string;
@@ -64,19 +69,7 @@ export class World {
     this.#confirms = confirms;
     this.prober = new ScriptedProber(idsAt);
     [this.#resolver, this.#responder] = this.#start();
-    for (const zone of config.zones) {
-      this.#registries.set(zone.name, {
-        services: new Map(),
-        heard: 'heard',
-        reason: '',
-        epoch: 'e1',
-        removalsBelievable: true,
-        rejected: [],
-        releases: [],
-        nextPoll: Number.POSITIVE_INFINITY,
-        interval: zone.softTtl / 2,
-      });
-    }
+    this.#script();
   }
 
   /** Time since the scenario began. */
@@ -110,17 +103,48 @@ export class World {
     }
   }
 
-  registry(zone: string): ScriptedRegistry {
-    const registry = this.#registries.get(zone);
-    if (!registry) throw new Error(`no zone ${zone} in this scenario`);
+  /** @param place a zone, for its first registry, or `ZONE/WORD` as its configuration calls it */
+  registry(place: string): ScriptedRegistry {
+    const [name, word] = place.split('/');
+    const zone = this.#config.zones.find((one) => one.name === name);
+    const first = zone && registryIdentity(zone.registries[0]!);
+    const identity = word === undefined ? first : registryIdentity({ type: 'file', path: registryPath(word) });
+    const registry = this.#registries.get(`${name} ${identity}`);
+    if (!registry) throw new Error(`no ${place} in this scenario`);
     return registry;
   }
 
+  /** Registries that are new say nothing until a step makes them. */
+  #script(): void {
+    for (const { name, registries, softTtl } of this.#config.zones) {
+      for (const identity of registries.map(registryIdentity)) {
+        const key = `${name} ${identity}`;
+        if (this.#registries.has(key)) continue;
+        this.#registries.set(key, {
+          zone: name,
+          identity,
+          services: new Map(),
+          heard: 'heard',
+          reason: '',
+          epoch: 'e1',
+          removalsBelievable: true,
+          rejected: [],
+          releases: [],
+          nextPoll: Number.POSITIVE_INFINITY,
+          interval: softTtl / 2,
+        });
+      }
+    }
+  }
+
   /** The registry says all that it has, and goes on saying so. */
-  list(zone: string): void {
-    const registry = this.registry(zone);
+  list(place: string): void {
+    this.#list(this.registry(place));
+  }
+
+  #list(registry: ScriptedRegistry): void {
     registry.heard = 'heard';
-    this.#report(zone, {
+    this.#report(registry, {
       kind: 'list',
       at: this.#boot,
       epoch: registry.epoch,
@@ -137,7 +161,7 @@ export class World {
     for (const listing of services) registry.services.set(listing.name, listing);
     for (const name of gone) registry.services.delete(name);
     const { epoch, releases, rejected } = registry;
-    this.#report(zone, { kind: 'change', at: this.#boot, epoch, services, gone, releases, rejected });
+    this.#report(registry, { kind: 'change', at: this.#boot, epoch, services, gone, releases, rejected });
   }
 
   /** What the registry does from now on when it is asked, and does now. */
@@ -146,11 +170,11 @@ export class World {
     registry.heard = heard;
     registry.reason = reason;
     if (heard === 'silent') registry.nextPoll = Number.POSITIVE_INFINITY;
-    else this.#poll(zone, registry);
+    else this.#poll(registry);
   }
 
   confirm(zone: string): void {
-    this.#report(zone, { kind: 'confirmed', at: this.#boot });
+    this.#report(this.registry(zone), { kind: 'confirmed', at: this.#boot });
   }
 
   release(zone: string, service: string): void {
@@ -196,6 +220,7 @@ export class World {
 
   reload(config: Config): void {
     this.#config = config;
+    this.#script();
     this.#resolver.reload(config, this.now);
     this.#settle();
   }
@@ -262,9 +287,9 @@ export class World {
 
   #happen(): boolean {
     let happened = false;
-    for (const [zone, registry] of this.#registries) {
+    for (const registry of this.#registries.values()) {
       if (registry.nextPoll > this.#boot) continue;
-      this.#poll(zone, registry);
+      this.#poll(registry);
       happened = true;
     }
     const results = this.prober.due(this.#boot);
@@ -281,20 +306,21 @@ export class World {
     }
   }
 
-  #poll(zone: string, registry: ScriptedRegistry): void {
+  #poll(registry: ScriptedRegistry): void {
     if (registry.heard === 'heard') {
-      if (this.#confirms === 'word') this.confirm(zone);
-      else this.list(zone);
+      if (this.#confirms === 'word') this.#report(registry, { kind: 'confirmed', at: this.#boot });
+      else this.#list(registry);
       return;
     }
     if (registry.heard === 'silent') return;
-    this.#report(zone, { kind: registry.heard, at: this.#boot, reason: registry.reason });
+    this.#report(registry, { kind: registry.heard, at: this.#boot, reason: registry.reason });
   }
 
-  #report(zone: string, report: Report): void {
-    const registry = this.registry(zone);
+  #report(registry: ScriptedRegistry, report: Report): void {
     registry.nextPoll = this.#confirms === 'never' ? Number.POSITIVE_INFINITY : this.#boot + registry.interval;
-    this.#resolver.report(zone, 0, report, this.now);
+    const zone = this.#config.zones.find(({ name }) => name === registry.zone);
+    const index = zone?.registries.findIndex((one) => registryIdentity(one) === registry.identity) ?? -1;
+    if (index !== -1) this.#resolver.report(registry.zone, index, report, this.now);
     this.#settle();
   }
 

@@ -13,12 +13,8 @@ export function firstUnavailable(
   for (const [i, zone] of values.zones.entries()) {
     const at = ['zones', i] as const;
     if (zone.naming !== 'rfc2782') return say([...at, 'naming'], `naming ${zone.naming}`);
-    if (zone.merge !== 'first') return say([...at, 'merge'], `merge ${zone.merge}`);
-    if ((zone.registries?.length ?? 0) > 1) return say([...at, 'registries'], 'more than one registry');
-    for (const [path, registry] of [
-      [[...at, 'registry'], zone.registry],
-      [[...at, 'registries', 0], zone.registries?.[0]],
-    ] as const) {
+    const registries = (zone.registries ?? []).map((registry, j) => [[...at, 'registries', j], registry] as const);
+    for (const [path, registry] of [[[...at, 'registry'], zone.registry] as const, ...registries]) {
       if (registry && UNBUILT_REGISTRIES.includes(registry.type))
         return say([...path, 'type'], `registry type ${registry.type}`);
     }

@@ -56,14 +56,14 @@ export const zoneOptions = {
     ...list(
       registryOption,
       '[{ type: file, path: services.yaml }]',
-      'Several, in order of belief (R32). Only one is available in this version.',
+      'Several, in order of belief (R32). Either this or `registry`.',
       { min: 1 },
     ),
     kind: 'list of registry sections',
   },
   merge: choice(
     ['first', 'union'],
-    'Several registries: a service belongs to the `first` that lists it, or has the rows of all (R32). `union` is not available in this version.',
+    'Several registries: a service belongs to the `first` that lists it or did, or has the endpoints of all (`union`; R32).',
     { default: 'first' },
   ),
   softTtl: duration('After so long without a confirmation a service is called stale. It is answered as before (R1).', {

@@ -1,0 +1,37 @@
+/** What a zone is given of what all zones share. */
+import type { ZoneSpec } from '../answers/contract.js';
+import type { AnswerTable } from '../answers/table.js';
+import type { Places } from '../catalog/places.js';
+import type { ZoneConfig } from '../config/types.js';
+import type { TargetSet } from '../health/targets.js';
+import type { VerdictStore } from '../health/verdicts.js';
+import type { Log } from './events.js';
+import type { Zone } from './zone.js';
+import type { Asked } from './zone-asked.js';
+import type { Holder } from './zone-probes.js';
+
+export interface ZoneDeps {
+  readonly table: AnswerTable;
+  readonly verdicts: VerdictStore;
+  readonly targets: TargetSet<Holder<Zone>>;
+  /** Rows of all zones by address, port and protocol. */
+  readonly places: Places<Holder<Zone>>;
+  readonly log: Log;
+  /** R17: by their slot in the answer table, whose names are asked. */
+  readonly asked: Map<number, Asked<Zone>>;
+  /** Indexes of the listen addresses on which the zone exists; absent: all. */
+  readonly listen: readonly number[] | undefined;
+  readonly nameservers: readonly string[];
+}
+
+export function answerSpec(config: ZoneConfig, deps: ZoneDeps): ZoneSpec {
+  return {
+    name: config.name,
+    naming: config.naming,
+    answerTtl: config.answerTtl,
+    negativeTtl: config.negativeTtl,
+    allow: config.allow,
+    ...(deps.listen === undefined ? {} : { listen: deps.listen }),
+    nameservers: deps.nameservers,
+  };
+}

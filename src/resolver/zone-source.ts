@@ -1,0 +1,120 @@
+/** One registry of a zone: what it said last, whether it is heard, and the guard over it (R32). */
+import { Catalog, type ListReport } from '../catalog/catalog.js';
+import { Guard, type GuardEvent } from '../catalog/guard.js';
+import type { Layer } from '../catalog/layers.js';
+import type { CatalogRow, Strength } from '../catalog/row.js';
+import type { Service } from '../catalog/service.js';
+import type { ZoneConfig } from '../config/types.js';
+import type { Rejected, ReleaseMark } from '../registry/registry.js';
+import type { BootMs, Instant, WallMs } from '../system/clock.js';
+import type { Log } from './events.js';
+import { GuardLog } from './guard-log.js';
+import { ZoneHearing } from './zone-hearing.js';
+
+export interface SourceEvents {
+  added(source: ZoneSource, service: Service, row: CatalogRow): void;
+  removed(source: ZoneSource, service: Service, row: CatalogRow): void;
+  strength(source: ZoneSource, service: Service): Strength;
+}
+
+export class ZoneSource implements Layer {
+  /** See `registryIdentity`. */
+  identity: string;
+  readonly hearing: ZoneHearing;
+  readonly guard: Guard;
+  readonly guardLog: GuardLog;
+  readonly catalog: Catalog;
+  readonly once = new Set<string>();
+  answerable = 0;
+  /** Where what it holds came from: `none` until the first list or a snapshot. */
+  from: 'registry' | 'snapshot' | 'none' = 'none';
+  epoch: string | undefined;
+  revision: string | undefined;
+  rejected: readonly Rejected[] = [];
+  /** Release marks that were seen, with the wall time from which they count. */
+  readonly releases = new Map<string, { readonly wall: WallMs; readonly counts: WallMs }>();
+  /** False: the first believable list replaces what is here without a guard (R29). */
+  trusted = true;
+  readonly #who: { readonly zone: string; registry?: string };
+  readonly #log: Log;
+
+  constructor(identity: string, config: ZoneConfig, log: Log, events: SourceEvents, now: Instant) {
+    this.identity = identity;
+    this.#log = log;
+    this.#who = { zone: config.name };
+    this.hearing = new ZoneHearing(this.#who, log, now);
+    this.guard = new Guard(config.guard);
+    this.guardLog = new GuardLog(this.#who, this.guard, log);
+    this.catalog = new Catalog(config.limits, this.guard, {
+      added: (service, row) => events.added(this, service, row),
+      removed: (service, row) => events.removed(this, service, row),
+      strength: (service) => events.strength(this, service),
+    });
+  }
+
+  /** @param several the log says which registry it is about */
+  configure(identity: string, several: boolean, config: ZoneConfig): void {
+    if (identity !== this.identity) this.once.clear();
+    this.identity = identity;
+    if (several) this.#who.registry = identity;
+    else delete this.#who.registry;
+    this.guard.configure(config.guard);
+    this.catalog.configure(config.limits);
+  }
+
+  /** Takes in a list or a change. Returns the services that it touched; undefined when it is not believed. */
+  take(report: ListReport, now: Instant): Set<Service> | undefined {
+    const over = this.catalog.overLimit(report);
+    if (over !== undefined) {
+      this.hearing.lost(`not believable: ${over}`, now);
+      return undefined;
+    }
+    if (report.kind === 'change' && this.from !== 'registry') {
+      this.hearing.lost('not believable: a change before the first list', now);
+      return undefined;
+    }
+    const first = this.from === 'none';
+    const unguarded = this.from === 'snapshot' && !this.trusted;
+    const newEpoch = this.epoch !== undefined && report.epoch !== this.epoch && !unguarded;
+    if (newEpoch) this.#log('warn', 'epoch-changed', { ...this.#who, from: this.epoch, to: report.epoch });
+    const touched = this.catalog.apply(report, {
+      heard: this.hearing.clock.at(now.boot),
+      wall: now.wall,
+      first,
+      unguarded,
+      newEpoch,
+      removals: believedForRemovals(report),
+    });
+    this.from = 'registry';
+    this.trusted = true;
+    this.epoch = report.epoch;
+    this.revision = report.revision;
+    this.rejected = report.rejected;
+    if (first) this.#log('info', 'zone-synced', { ...this.#who, services: this.catalog.services.size });
+    return touched;
+  }
+
+  /** R9: marks newer than a hold let it go; one from the future counts from when it was first seen. */
+  release(marks: readonly ReleaseMark[], now: Instant): GuardEvent[] {
+    const events: GuardEvent[] = [];
+    for (const { service: name, wall } of marks) {
+      const seen = this.releases.get(name);
+      const counts = seen?.wall === wall ? seen.counts : Math.min(wall, now.wall);
+      this.releases.set(name, { wall, counts });
+      const service = name === '*' ? undefined : this.catalog.services.get(name);
+      if (name !== '*' && service === undefined) continue;
+      events.push(...this.guard.accept(service, counts));
+    }
+    return events;
+  }
+
+  isStale(now: BootMs, softTtl: number): boolean {
+    if (this.from !== 'registry') return this.from === 'snapshot';
+    return this.hearing.lastConfirmed !== undefined && now - this.hearing.lastConfirmed > softTtl;
+  }
+}
+
+/** R6. */
+export function believedForRemovals(report: ListReport): boolean {
+  return report.kind === 'change' || report.removalsBelievable;
+}
