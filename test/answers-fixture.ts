@@ -19,7 +19,7 @@ export function row(address: string, port: number, more: Partial<Row> = {}): Row
 
 /** A service of which every row is answered. */
 export function service(label: string, rows: readonly Row[], more: Partial<ServiceView> = {}): ServiceView {
-  return { label, rows, answer: (subset) => subset, order: 'weighted', status: 0, ...more };
+  return { label, rows, answer: (subset) => subset, order: 'weighted', status: 0, withheld: 0, ...more };
 }
 
 export function spec(name: string, more: Partial<ZoneSpec> = {}): ZoneSpec {

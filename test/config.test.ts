@@ -386,8 +386,6 @@ t.test('what this version does not do is refused, not ignored', async (t) => {
   const registry = (text: string) => LEAST.replace('{ type: file, path: services.yaml }', text);
   const refused: [string, string][] = [
     [zone('naming: consul'), ':5: zones[0].naming: naming consul is not available in this version'],
-    [zone('addresses: reused'), ':5: zones[0].addresses: addresses reused is not available in this version'],
-    [zone('addressSpace: lan'), ':5: zones[0].addressSpace: addressSpace is not available in this version'],
     [
       registry('{ type: consul, address: "http://127.0.0.1:8500", tokenFile: /etc/t, mirror: all }'),
       ':4: zones[0].registry.type: registry type consul is not available in this version',

@@ -12,7 +12,7 @@ interface Endpoint {
   readonly state: State;
   readonly priority: number;
 }
-type Outcome = 'pass' | 'refused' | 'timeout' | 'silent';
+type Outcome = 'pass' | 'refused' | 'timeout' | 'wrong-identity' | 'silent';
 
 type Action =
   | { readonly do: 'list'; readonly service: string; readonly endpoints: readonly Endpoint[] }
@@ -194,6 +194,12 @@ class History {
     return words;
   }
 
+  /** R19's one exception: every row that stands was found to be another's. */
+  #isForeign(name: string): boolean {
+    const rows = this.world.resolver.zone(ZONE)?.catalog.services.get(name)?.standing() ?? [];
+    return rows.length > 0 && rows.every((row) => row.column === 'fails' && row.foreign === 'wrong-identity');
+  }
+
   #check(): void {
     for (const [service, rows] of this.#believed) {
       if (rows === 0) continue;
@@ -201,6 +207,7 @@ class History {
       const reply = this.world.askRaw(query, question);
       const rcode = reply[3]! & 15;
       const count = (reply[6]! << 8) | reply[7]!;
+      if (rcode === 2 && count === 0 && this.#isForeign(service)) continue;
       if (rcode !== 0 || count === 0)
         throw new Error(`${service} is known and answered with ${count} records, rcode ${rcode}`);
     }
@@ -208,6 +215,8 @@ class History {
       const rows = [...service.rows.values()].filter((row) => row.answered);
       const failing = rows.find((row) => row.column === 'fails' && row.hard);
       const passing = rows.find((row) => row.column === 'passes');
+      const foreign = rows.find((row) => row.foreign !== undefined);
+      if (foreign) throw new Error(`${foreign.id} belongs to another one and is answered (R19)`);
       if (failing && passing)
         throw new Error(`${failing.id} fails hard and is answered beside ${passing.id}, which passes`);
     }
@@ -251,7 +260,9 @@ const action: fc.Arbitrary<Action> = fc.oneof(
     arbitrary: fc.record({
       do: fc.constant('probe'),
       who,
-      outcome: fc.constantFrom<Outcome>('pass', 'pass', 'refused', 'refused', 'timeout', 'silent'),
+      outcome: fc.constantFrom<Outcome>(
+        ...(['pass', 'pass', 'pass', 'refused', 'refused', 'refused', 'timeout', 'wrong-identity', 'silent'] as const),
+      ),
     }),
   },
   { weight: 1, arbitrary: fc.boolean().map((alive): Action => ({ do: 'prober', alive })) },

@@ -117,6 +117,8 @@ export interface ZoneStatus {
   guard: { zone: boolean; services: string[]; alarm: boolean };
   /** Services that are answered by the floor (R11). */
   floor: string[];
+  /** Services that are SERVFAIL, since all their endpoints belong to others by now (R19). */
+  withheld: string[];
   rejected: { where: string; reason: string }[];
   conflicts: string[];
   /** `off`: stale rows are not corrected. */

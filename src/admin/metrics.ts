@@ -137,6 +137,11 @@ const DECLARATIONS: readonly Declaration[] = [
     (zone) => zone.floor.length,
   ),
   zoneGauge(
+    'holdfast_zone_withheld_services',
+    'Services that are SERVFAIL because all their endpoints belong to others by now (R19).',
+    (zone) => zone.withheld.length,
+  ),
+  zoneGauge(
     'holdfast_zone_rejected_rows',
     'Entries of the registry that were left out.',
     (zone) => zone.rejected.length,

@@ -34,6 +34,8 @@ export interface ServiceView {
   readonly maxAnswers?: number;
   /** A status slot of the table (see AnswerTable.setStatus): which EDE goes with its answers. */
   readonly status: number;
+  /** As `status`, for names of which nothing may be answered although they have rows: SERVFAIL with its EDE 22 (R19). */
+  readonly withheld: number;
   /** A slot from `AnswerTable.allocAsked`: marked when one of its names is asked. */
   readonly asked?: number;
 }

@@ -42,7 +42,7 @@ export class ServiceEntries {
       const wire = this.#wire(name.name);
       if (wire === undefined) continue;
       const sets = compiler.sets(name, before.get(name.name) ?? []);
-      table.set(zone, wire, view.status, sets, view.asked);
+      table.set(zone, wire, compiler.withholds(name) ? view.withheld : view.status, sets, view.asked);
       after.push({ name: name.name, sets });
       before.delete(name.name);
     }
@@ -102,6 +102,11 @@ class Compiler {
     if (name.kind === 'srv') return answer.srv;
     answer.addresses ??= this.#store(compileAddresses(answer.rows, ttl, order), old);
     return [...answer.addresses, ...answer.srv];
+  }
+
+  /** R19: the name has rows, and none may be answered. */
+  withholds(name: ServiceName): boolean {
+    return name.kind !== 'non-terminal' && name.rows.length > 0 && this.#answer(name.rows).rows.length === 0;
   }
 
   #answer(subset: readonly Row[]): Answer {

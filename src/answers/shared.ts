@@ -59,7 +59,7 @@ export const SLOT_DELETED = 1;
 export const REVERSE_ZONE = 0xffff;
 
 /*
- * Entry of a name: word 0 size; word 1 zone (u16), key length (u8), number of sets (u8); word 2 status slot (0: none);
+ * Entry of a name (one whose status has EDE 22 is SERVFAIL): word 0 size; word 1 zone (u16), key length (u8), number of sets (u8); word 2 status slot (0: none);
  * word 3 slot of the mark that it was asked (0: none); then for each set two words, `type | SET_INLINE` and its block number; then the key: wire form, lower case.
  * An inline set lies in the entry itself, its number counted from the entry's own.
  */

@@ -1,6 +1,6 @@
 import type { LimitsConfig } from '../config/types.js';
 import type { Listing, Report, Row } from '../registry/registry.js';
-import type { WallMs } from '../system/clock.js';
+import type { BootMs, WallMs } from '../system/clock.js';
 import type { Guard } from './guard.js';
 import { CatalogRow, type HeardMs, type Strength } from './row.js';
 import { Service } from './service.js';
@@ -16,6 +16,7 @@ export interface CatalogEvents {
 
 /** The moment and the manner of a report. */
 export interface Reception {
+  readonly boot: BootMs;
   readonly heard: HeardMs;
   readonly wall: WallMs;
   /** Rows of a first list are not new (R8). */
@@ -179,6 +180,7 @@ export class Catalog {
 
   #add(service: Service, row: Row, how: Reception, touched: Set<Service>): CatalogRow {
     const added = new CatalogRow(row, how.first || how.unguarded ? Number.NEGATIVE_INFINITY : how.heard);
+    if (!how.first && !how.unguarded) added.listedSince = how.boot;
     service.rows.add(added);
     this.#rows++;
     this.#listedRows++;
@@ -193,9 +195,14 @@ export class Catalog {
     if (heldBack && !how.removals && row.passing) return false;
     const flips = now.state === 'critical' && row.passing && row.answered;
     let changed = !row.listed;
-    if (!row.listed) this.#listedRows++;
+    if (!row.listed) {
+      this.#listedRows++;
+      row.listedSince = how.boot;
+    }
     row.listed = true;
     changed = row.update(now) || changed;
+    if (flips) row.goneSince = how.boot;
+    else if (now.state !== 'critical') row.goneSince = undefined;
     if (flips) {
       if (!how.unguarded) this.#guard.lost(service, row, strength(), how.heard, how.wall, false);
     } else if (now.state !== 'critical' && (row.loss !== undefined || row.hold !== undefined)) {
@@ -210,6 +217,7 @@ export class Catalog {
     if (!how.removals) return false;
     const wasAnswered = row.answered || row.loss !== undefined || row.hold !== undefined;
     row.listed = false;
+    row.goneSince ??= how.boot;
     this.#listedRows--;
     if (how.unguarded) this.#guard.found(row);
     else if (row.state !== 'draining' && (wasAnswered || how.newEpoch)) {

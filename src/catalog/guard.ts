@@ -14,7 +14,7 @@ const ZONE_LOW_COUNT = 10;
 const ZONE_SERVICES = 3;
 
 /** Why a hold ended (R9). */
-export type Exit = 'listed again' | 'made good' | 'quiet' | 'dead' | 'maxHold' | 'accepted';
+export type Exit = 'listed again' | 'made good' | 'quiet' | 'dead' | 'maxHold' | 'accepted' | 'claimed';
 
 export type GuardEvent =
   | {
@@ -37,6 +37,7 @@ interface Losses {
 
 export class Guard {
   #config: GuardConfig;
+  readonly #isClaimed: (service: Service, row: CatalogRow) => boolean;
   /** Services with a loss or a hold: all that the guard has to look at. */
   readonly #lossy = new Set<Service>();
   #zoneTripped = false;
@@ -45,8 +46,10 @@ export class Guard {
   #remaining = 0;
   #heldPassingSince: HeardMs | undefined;
 
-  constructor(config: GuardConfig) {
+  /** `isClaimed`: another service of the zone was listed at the row's address after the row was gone (R19). */
+  constructor(config: GuardConfig, isClaimed: (service: Service, row: CatalogRow) => boolean = () => false) {
     this.#config = config;
+    this.#isClaimed = isClaimed;
   }
 
   configure(config: GuardConfig): void {
@@ -132,6 +135,7 @@ export class Guard {
     for (const service of this.#lossy) {
       this.recount(service, now, proberSilent);
       if (this.#forgetOldLosses(service, now)) events.push({ kind: 'forgotten', service });
+      this.#releaseClaimed(service, events);
       this.#releaseDead(service, now, events);
       this.#releaseOld(service, now, events);
     }
@@ -259,7 +263,7 @@ export class Guard {
         events.push({ kind: 'tripped', scope: 'zone', service: undefined, lost });
       }
       this.#zoneTripped = true;
-      for (const service of this.#lossy) hold(service, 'zone', now, wall, events);
+      for (const service of this.#lossy) this.#hold(service, 'zone', now, wall, events);
       return;
     }
     this.#zoneTripped = false;
@@ -289,7 +293,7 @@ export class Guard {
     const trips = this.#serviceWouldTrip(service, losses, true, now);
     if (trips) {
       if (!service.tripped) events.push({ kind: 'tripped', scope: 'service', service, lost: losses.lost.length });
-      hold(service, 'service', now, wall, events);
+      this.#hold(service, 'service', now, wall, events);
     }
     service.tripped = trips;
     const held = [...service.rows.values()].filter((row) => row.hold !== undefined && row.hold.scope !== 'zone');
@@ -309,6 +313,28 @@ export class Guard {
       events,
     );
     service.quietSince = undefined;
+  }
+
+  /** R19: its address is another service's now. It was lost all the same. */
+  #releaseClaimed(service: Service, events: GuardEvent[]): void {
+    const rows = [...service.rows.values()].filter((row) => row.hold !== undefined && this.#isClaimed(service, row));
+    if (rows.length === 0) return;
+    for (const row of rows) row.hold = undefined;
+    events.push({ kind: 'let go', service, rows, exit: 'claimed' });
+  }
+
+  /** Holds every lost row of a service. A zone's guard takes over what the service's own held. */
+  #hold(service: Service, scope: 'service' | 'zone', now: HeardMs, wall: number, events: GuardEvent[]): void {
+    const rows: CatalogRow[] = [];
+    for (const row of service.rows.values()) {
+      if (row.loss === undefined) continue;
+      if (row.hold === undefined) {
+        if (this.#isClaimed(service, row)) continue;
+        row.hold = { scope, since: now, wall, deadSince: undefined };
+        rows.push(row);
+      } else if (scope === 'zone') row.hold.scope = 'zone';
+    }
+    if (rows.length > 0) events.push({ kind: 'held', service, rows });
   }
 
   /** R9: absent, failing hard, for `confirm`; a service's last rows under a zone's guard for `maxHold`. */
@@ -355,19 +381,6 @@ function hasHold(service: Service, ...scopes: readonly string[]): boolean {
     if (row.hold !== undefined && (scopes.length === 0 || scopes.includes(row.hold.scope))) return true;
   }
   return false;
-}
-
-/** Holds every lost row of a service. A zone's guard takes over what the service's own held. */
-function hold(service: Service, scope: 'service' | 'zone', now: HeardMs, wall: number, events: GuardEvent[]): void {
-  const rows: CatalogRow[] = [];
-  for (const row of service.rows.values()) {
-    if (row.loss === undefined) continue;
-    if (row.hold === undefined) {
-      row.hold = { scope, since: now, wall, deadSince: undefined };
-      rows.push(row);
-    } else if (scope === 'zone') row.hold.scope = 'zone';
-  }
-  if (rows.length > 0) events.push({ kind: 'held', service, rows });
 }
 
 function release(service: Service, rows: readonly CatalogRow[], exit: Exit, events: GuardEvent[]): void {

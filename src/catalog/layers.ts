@@ -125,6 +125,7 @@ export class Layers<L extends Layer> {
         row.column = seen?.column ?? 'no-word';
         row.hard = seen?.hard ?? false;
         row.longDead = seen?.longDead ?? false;
+        row.doubted = seen?.doubted ?? false;
         row.answerable = (seen?.answerable ?? false) && (row.listed || row.hold !== undefined);
         row.answered = (seen?.answered ?? false) && (row.listed || row.hold !== undefined);
         if (row.answerable) answerable++;
@@ -230,7 +231,12 @@ export class Layers<L extends Layer> {
     row.listed = listed;
     row.hold = hold;
     row.loss = loss;
+    const listing = same.filter((one) => one.listed);
+    const since = Math.min(...listing.map((one) => one.listedSince));
+    if (listing.length > 0 && since !== row.listedSince) row.listedSince = since;
+    row.goneSince = listing.length > 0 ? undefined : Math.max(...same.map((one) => one.goneSince ?? 0));
     if (known !== undefined) return row;
+    row.doubted = same.some((one) => one.doubted);
     service.rows.add(row);
     this.#rows++;
     this.#events.added(service, row);

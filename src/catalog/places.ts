@@ -9,11 +9,13 @@ export type Place = Pick<Row, 'address' | 'port' | 'protocol'>;
  */
 export class Places<Holder extends { readonly row: Place }> {
   readonly #at = new Map<number, Holder | Holder[]>();
+  #contested = new Set<Holder>();
 
   add(holder: Holder): void {
     const number = numberOf(holder.row);
     const known = this.#at.get(number);
     this.#at.set(number, known === undefined ? holder : [...asList(known), holder]);
+    if (known !== undefined) this.contest(holder.row);
   }
 
   remove(holder: Holder): void {
@@ -23,6 +25,19 @@ export class Places<Holder extends { readonly row: Place }> {
     const left = asList(known).filter((one) => one !== holder);
     if (left.length === 0) this.#at.delete(number);
     else this.#at.set(number, left.length === 1 ? left[0]! : left);
+    if (left.length > 0) this.contest(holder.row);
+  }
+
+  /** Something changed about who has the place. */
+  contest(place: Place): void {
+    for (const holder of this.at(place)) this.#contested.add(holder);
+  }
+
+  /** Those whose place came to be another's, too, or no longer, since the last call. */
+  takeContested(): Iterable<Holder> {
+    const contested = this.#contested;
+    if (contested.size > 0) this.#contested = new Set();
+    return contested;
   }
 
   at(place: Place): readonly Holder[] {

@@ -1,8 +1,11 @@
 import { type ListedNode, type Protocol, type Row, type RowState, sameNode } from '../registry/registry.js';
-import type { Ms, WallMs } from '../system/clock.js';
+import type { BootMs, Ms, WallMs } from '../system/clock.js';
 
 /** A point on a zone's heard clock (R4): time that passed while its registry was heard. */
 export type HeardMs = number;
+
+/** Why a row belongs to another one: another zone lists its address, or something else answers there (R19). */
+export type Foreign = 'claimed' | 'wrong-identity';
 
 /** What probing says of a row: the columns of R10's table. */
 export type Column = 'passes' | 'fails' | 'no-word';
@@ -45,10 +48,19 @@ const ANSWERED = 1 << 23;
 const AT_NODE = 1 << 24;
 const STATE_SHIFT = 25;
 const COLUMN_SHIFT = 27;
+const FOREIGN_SHIFT = 29;
 const TWO_BITS = 3;
 const STATES: readonly RowState[] = ['passing', 'warning', 'critical', 'draining'];
 const COLUMNS: readonly Column[] = ['no-word', 'passes', 'fails'];
+const FOREIGN: readonly (Foreign | undefined)[] = [undefined, 'claimed', 'wrong-identity'];
 const NO_TAGS: readonly string[] = [];
+
+/** What nearly no row has. */
+interface Seldom {
+  listedSince: BootMs;
+  goneSince: BootMs | undefined;
+  doubted: boolean;
+}
 
 /**
  * A row of the catalog: the registry's last believable word, the guard's marks, and what health last made of it.
@@ -72,6 +84,7 @@ export class CatalogRow implements Row {
   #bits: number;
   /** Priority above, weight below. */
   #order: number;
+  #seldom: Seldom | undefined;
 
   /** Tags may be missing where there are none. */
   constructor(row: Omit<Row, 'tags'> & Partial<Pick<Row, 'tags'>>, addedAt: HeardMs) {
@@ -86,6 +99,7 @@ export class CatalogRow implements Row {
     this.hold = undefined;
     this.holder = undefined;
     this.target = undefined;
+    this.#seldom = undefined;
     this.#bits =
       (row.port & PORT) |
       LISTED |
@@ -125,6 +139,42 @@ export class CatalogRow implements Row {
 
   set column(column: Column) {
     this.#bits = (this.#bits & ~(TWO_BITS << COLUMN_SHIFT)) | (COLUMNS.indexOf(column) << COLUMN_SHIFT);
+  }
+
+  /** R19: it belongs to another one, and is never answered. */
+  get foreign(): Foreign | undefined {
+    return FOREIGN[(this.#bits >>> FOREIGN_SHIFT) & TWO_BITS];
+  }
+
+  set foreign(foreign: Foreign | undefined) {
+    this.#bits = (this.#bits & ~(TWO_BITS << FOREIGN_SHIFT)) | (FOREIGN.indexOf(foreign) << FOREIGN_SHIFT);
+  }
+
+  /** Since when it is listed without a break; -Infinity when it came with the first list (R19). */
+  get listedSince(): BootMs {
+    return this.#seldom?.listedSince ?? Number.NEGATIVE_INFINITY;
+  }
+
+  set listedSince(since: BootMs) {
+    this.#rare().listedSince = since;
+  }
+
+  /** Since when it is not listed, or critical after it was answered (R19). */
+  get goneSince(): BootMs | undefined {
+    return this.#seldom?.goneSince;
+  }
+
+  set goneSince(since: BootMs | undefined) {
+    if (since !== this.goneSince) this.#rare().goneSince = since;
+  }
+
+  /** R19, reused addresses: it has failed hard, and a pass proves nothing while the registry is not heard. */
+  get doubted(): boolean {
+    return this.#seldom?.doubted === true;
+  }
+
+  set doubted(is: boolean) {
+    if (is !== this.doubted) this.#rare().doubted = is;
   }
 
   /** False: it has left; it is a tombstone, or held. */
@@ -222,6 +272,11 @@ export class CatalogRow implements Row {
   /** R8: first listed within the guard's window. */
   isNew(now: HeardMs, window: Ms): boolean {
     return now - this.addedAt <= window;
+  }
+
+  #rare(): Seldom {
+    this.#seldom ??= { listedSince: Number.NEGATIVE_INFINITY, goneSince: undefined, doubted: false };
+    return this.#seldom;
   }
 
   #is(flag: number): boolean {

@@ -111,6 +111,7 @@ function zoneNotes(zone: ZoneStatus, style: Style): string[] {
       : []),
     ...note('guard holds endpoints of', zone.guard.services),
     ...note('nothing healthy, answered all the same', zone.floor),
+    ...note('not answered, all endpoints belong to others', zone.withheld),
     ...note('names in conflict', zone.conflicts),
     ...note(
       'not understood',

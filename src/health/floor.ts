@@ -24,12 +24,13 @@ export function judge(rows: Iterable<CatalogRow>, softCap: number, lastSuccess: 
   let left = 0;
   for (const row of rows) {
     row.answerable = decide(wordOf(row), row.column, row.hold !== undefined, row.longDead) === 'answer';
+    if (row.foreign !== undefined) row.answerable = false;
     if (row.answerable && row.ejected && row.passing) {
       ejected.push(row);
       row.answerable = false;
     }
     if (row.answerable) left++;
-    if (!row.passing || row.hard || row.longDead) continue;
+    if (!row.passing || row.hard || row.longDead || row.foreign !== undefined) continue;
     const group = soft.get(row.priority) ?? { standing: 0, failing: [] };
     soft.set(row.priority, group);
     group.standing++;
@@ -48,7 +49,7 @@ export function judge(rows: Iterable<CatalogRow>, softCap: number, lastSuccess: 
 
 /**
  * R11 on one set of rows (a service's, or those of a tag or port): what R10 and R12 left, or the first of
- * the steps that is not empty. `newestSuccess` gives the newest last success of the whole service.
+ * the steps that is not empty. What belongs to others is in none of them (R19). `newestSuccess` gives the newest last success of the whole service.
  */
 export function floor(
   rows: readonly CatalogRow[],
@@ -59,12 +60,13 @@ export function floor(
   const left = rows.filter((row) => row.answerable);
   if (left.length === rows.length) return { rows };
   if (left.length > 0) return { rows: left };
-  const critical = rows.filter((row) => row.listed && row.state === 'critical' && notFailing(row));
+  const own = rows.filter((row) => row.foreign === undefined);
+  const critical = own.filter((row) => row.listed && row.state === 'critical' && notFailing(row));
   if (critical.length > 0) return { rows: critical, step: 'critical' };
-  const draining = rows.filter((row) => row.listed && row.state === 'draining' && notFailing(row));
+  const draining = own.filter((row) => row.listed && row.state === 'draining' && notFailing(row));
   if (draining.length > 0) return { rows: draining, step: 'draining' };
-  const listed = rows.filter((row) => row.listed);
-  const last = listed.length > 0 ? listed : rows.filter((row) => row.hold !== undefined);
+  const listed = own.filter((row) => row.listed);
+  const last = listed.length > 0 ? listed : own.filter((row) => row.hold !== undefined);
   const newest = newestSuccess();
   if (newest !== undefined) {
     const recent = last.filter((row) => {

@@ -23,6 +23,14 @@ export function targetOf(row: Row, check: CheckConfig, interval = check.interval
 /** What is asked of a UDP service when its check is one of these; other checks are for TCP services. */
 const OF_UDP: ReadonlySet<CheckConfig['type']> = new Set(['udp', 'dns', 'exec']);
 
+/** R19: whether a pass says who answered. */
+export function demandsIdentity({ type, identityHeader, identityBody, tlsName, grpcService }: CheckConfig): boolean {
+  const named = tlsName !== undefined;
+  if (type === 'http' || type === 'https')
+    return identityHeader !== undefined || identityBody !== undefined || (type === 'https' && named);
+  return (type === 'tls' && named) || (type === 'grpc' && (named || grpcService !== undefined));
+}
+
 /** The options that the type of check knows; undefined when none is set. */
 function optionsOf(check: CheckConfig, row: Row): Partial<Target> | undefined {
   const { tlsName, expect, query } = check;

@@ -20,10 +20,12 @@ export interface Verdict {
   readonly lastSuccess?: BootMs;
   readonly failingSince?: BootMs;
   readonly lastFailure?: string;
+  /** R19: fails, or failed for long, and another service was found there since the last pass. */
+  readonly wrongIdentity?: true;
 }
 
 /** What a run of failures changes, as it was before it. */
-type Before = Pick<VerdictRecord, 'column' | 'flaps' | 'lastDown' | 'failingSince' | 'failure' | 'detail'>;
+type Before = Pick<VerdictRecord, 'column' | 'flaps' | 'lastDown' | 'failingSince' | 'failure' | 'detail' | 'foreign'>;
 
 export interface VerdictRecord {
   longDead: Ms;
@@ -38,6 +40,8 @@ export interface VerdictRecord {
   failingSince: BootMs | undefined;
   failure: FailureKind | undefined;
   detail: string | undefined;
+  /** R19: another service was found there since the last pass. */
+  foreign: boolean;
   /** First pass of the present run of passes. */
   steadySince: BootMs | undefined;
   flaps: number;
@@ -70,6 +74,7 @@ export function newRecord({ longDead }: JudgeSettings, now: BootMs): VerdictReco
     failingSince: undefined,
     failure: undefined,
     detail: undefined,
+    foreign: false,
     steadySince: undefined,
     flaps: 0,
     lastDown: undefined,
@@ -87,6 +92,7 @@ export function pass(record: VerdictRecord, { rise }: JudgeSettings, at: BootMs)
   record.lastSuccess = at;
   record.proven = true;
   record.failingSince = undefined;
+  record.foreign = false;
   if (record.column === 'passes') return;
   const back = record.column === 'no-word' || (record.passes >= rise && at - record.steadySince >= flapHold(record));
   if (!back) return;
@@ -97,8 +103,8 @@ export function pass(record: VerdictRecord, { rise }: JudgeSettings, at: BootMs)
 
 export function fail(record: VerdictRecord, { fall }: JudgeSettings, result: ProbeResult, atOnce: boolean): void {
   if (record.fails === 0) {
-    const { column, flaps, lastDown, failingSince, failure, detail } = record;
-    record.before = { column, flaps, lastDown, failingSince, failure, detail };
+    const { column, flaps, lastDown, failingSince, failure, detail, foreign } = record;
+    record.before = { column, flaps, lastDown, failingSince, failure, detail, foreign };
   }
   record.passes = 0;
   record.fails++;
@@ -106,6 +112,7 @@ export function fail(record: VerdictRecord, { fall }: JudgeSettings, result: Pro
   record.failingSince ??= result.at;
   record.failure = result.failure;
   record.detail = result.detail;
+  if (result.failure === 'wrong-identity') record.foreign = true;
   if (record.column === 'fails' || !(atOnce || record.fails >= fall)) return;
   record.column = 'fails';
   const memory = FLAP_MEMORY_INTERVALS * record.interval;
@@ -148,6 +155,7 @@ export function view(record: VerdictRecord): Verdict {
     lastSuccess: record.lastSuccess,
     failingSince,
     lastFailure: record.detail ?? failure,
+    wrongIdentity: record.foreign && (fails || (longDead && record.column === 'no-word')) ? (true as const) : undefined,
   });
 }
 

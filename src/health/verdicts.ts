@@ -35,6 +35,7 @@ export interface VerdictSeed {
   readonly flaps?: number;
   readonly lastDown?: WallMs;
   readonly proven?: true;
+  readonly foreign?: true;
 }
 
 /** A verdict older than so many of the intervals it was measured at is no word (R13). */
@@ -149,7 +150,8 @@ export class VerdictStore {
       proven ||
       before.column !== after.column ||
       before.hard !== after.hard ||
-      before.longDead !== after.longDead
+      before.longDead !== after.longDead ||
+      before.wrongIdentity !== after.wrongIdentity
     );
   }
 
@@ -258,6 +260,7 @@ export class VerdictStore {
       flaps: record.flaps === 0 ? undefined : record.flaps,
       lastDown: wall(record.lastDown),
       proven: record.proven ? (true as const) : undefined,
+      foreign: record.foreign ? (true as const) : undefined,
     });
   }
 
@@ -284,6 +287,7 @@ export class VerdictStore {
     record.flaps = seed.flaps ?? 0;
     record.lastDown = boot(seed.lastDown);
     record.proven = seed.proven === true;
+    record.foreign = seed.foreign === true;
     this.#restartAge(key, record, now.boot);
     if (record.column === 'passes') this.#seedSuspicion(key);
   }

@@ -85,6 +85,8 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
     }
     if (zone.guard.alarm) problems.push(`${title}: ${alarmText(zone)}`);
     for (const name of zone.floor) problems.push(`${title}: ${name} is answered by the floor (R11)`);
+    for (const name of zone.withheld)
+      problems.push(`${title}: all endpoints of ${name} belong to others: SERVFAIL (R19)`);
   }
   for (const { family, forMs } of prober.suspected ?? []) {
     const since = describeAge(forMs).text;

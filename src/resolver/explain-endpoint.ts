@@ -1,6 +1,6 @@
 /** Why one endpoint is in or out: the cell of the table (R10), the ages of its words, and what its record type carries (R24). */
 import type { EndpointExplanation, ProbeRun } from '../admin/documents.js';
-import type { CatalogRow } from '../catalog/row.js';
+import type { CatalogRow, Foreign } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import { type Word, wordOf } from '../health/decide.js';
 import type { Run } from '../health/history.js';
@@ -26,6 +26,13 @@ const WORDS: Readonly<Record<Word, string>> = {
   'absent-guarded': 'the registry dropped it, and the guard holds it',
   'absent-released': 'the registry dropped it',
 };
+
+const FOREIGN: Readonly<Record<Foreign, string>> = {
+  claimed: 'another zone lists its address since the last word on it',
+  'wrong-identity': 'another service answers there',
+};
+const DOUBTED =
+  "; it has failed hard, its address may be another one's by now, and the registry is not heard to say so (R19)";
 
 export function explainEndpoint(
   service: Service,
@@ -98,6 +105,8 @@ function why(
         : row.column === 'passes'
           ? 'its probe passes'
           : `its probe fails${verdict.lastFailure === undefined ? '' : `: ${verdict.lastFailure}`}`;
+  const other = row.foreign === undefined ? '' : `; ${FOREIGN[row.foreign]}, so it is never answered (R19)`;
+  const doubted = row.doubted && verdict?.column !== 'fails' ? DOUBTED : '';
   const softCap =
     answerable && !floored && row.column === 'fails' ? '; soft failures may not take more than their share (R12)' : '';
   const reported =
@@ -109,7 +118,7 @@ function why(
     : without === undefined
       ? 'answered'
       : `not in this answer: ${without}; answerable`;
-  return `${verb}${answerable && floored ? ' by the floor' : ''}: ${WORDS[word]}${flip}, ${probe} (R10)${softCap}${reported}`;
+  return `${verb}${answerable && floored ? ' by the floor' : ''}: ${WORDS[word]}${flip}, ${probe} (R10)${softCap}${reported}${other}${doubted}`;
 }
 
 /**

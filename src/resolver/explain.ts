@@ -139,6 +139,8 @@ function explainEndpoints(
   if (service === undefined || rows === undefined) return [];
   const { rows: answerable, step } = zone.health.answerOf(service, rows);
   if (step !== undefined) because.push(FLOORS[step]);
+  if (rows.length > 0 && answerable.length === 0)
+    because.push('every endpoint that is left belongs to others, which is worse than none (R19)');
   if ([...service.rows.values()].some((row) => row.hold !== undefined)) {
     because.push('the guard holds rows that the registry took away: too much would be missing (R8)');
   }

@@ -70,6 +70,7 @@ export class Resolver {
   /** What a registry said about a zone (by its key). `registry` is its index in `zone.registries`. */
   report(zone: string, registry: number, report: Report, now: Instant): void {
     this.#zones.get(zone)?.report(registry, report, now);
+    this.#settleClaims(now);
     this.#tellTargets();
   }
 
@@ -170,6 +171,8 @@ export class Resolver {
       else known.reconfigure(zone, this.#deps(zone), now);
     }
     this.verdicts.restartAges(now.boot);
+    // Who shares an address space may have changed.
+    for (const zone of this.#zones.values()) if (zone.config.addressSpace !== undefined) zone.reconsider(now);
     this.#tellTargets();
   }
 
@@ -264,6 +267,7 @@ export class Resolver {
       more = zone.putDeferred(count, now);
       if (more) break;
     }
+    this.#settleClaims(now);
     this.#tellTargets();
     return more;
   }
@@ -286,6 +290,15 @@ export class Resolver {
       const asked = this.#asked.get(slot);
       asked?.zone.asked(asked.service, now);
     }
+  }
+
+  /** R19: other zones may have come to list an address that is ours, or no longer. */
+  #settleClaims(now: Instant): void {
+    const changed = new Map<Zone, Set<Holder<Zone>>>();
+    for (const holder of this.#places.takeContested()) {
+      if (holder.zone.config.addressSpace !== undefined && holder.row.holder === holder) gather([holder], changed);
+    }
+    for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
   }
 
   #collect(key: string, into: Map<Zone, Set<Holder<Zone>>>): void {

@@ -49,6 +49,7 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
       alarm: zone.sources.all.some(({ guardLog }) => guardLog.alarm),
     },
     floor: [...zone.health.floors.keys()],
+    withheld: [...zone.health.withheld],
     rejected: zone.rejected.slice(0, SHOWN_REJECTIONS).map(({ where, reason }) => ({ where, reason })),
     conflicts: zone.names.labels.conflicts(),
     checks: hasChecks(zone, endpoints) ? 'on' : 'off',

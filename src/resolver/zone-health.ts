@@ -13,6 +13,8 @@ const FAIL_OPEN_INTERVALS = 3;
 export class ZoneHealth {
   /** By service name: the floor step that gives its answer, as it was last told. */
   readonly floors = new Map<string, FloorStep>();
+  /** R19: services of which nothing may be answered, since all that is left belongs to others. */
+  readonly withheld = new Set<string>();
   /** Rows that are answered, floor included. */
   answered = 0;
   /** Rows that have a probe target. */
@@ -21,11 +23,14 @@ export class ZoneHealth {
   readonly #steps = new Map<Service, FloorStep>();
   readonly #zone: string;
   readonly #probes: ZoneProbes<unknown>;
+  readonly #mark: (service: Service, row: CatalogRow) => void;
   readonly #log: Log;
   #answerable = 0;
   #worded = 0;
 
-  constructor(zone: string, probes: ZoneProbes<unknown>, log: Log) {
+  /** `mark`: says of a row whose verdict was read whether it is another one's (R19). */
+  constructor(zone: string, probes: ZoneProbes<unknown>, mark: (service: Service, row: CatalogRow) => void, log: Log) {
+    this.#mark = mark;
     this.#zone = zone;
     this.#probes = probes;
     this.#log = log;
@@ -44,6 +49,7 @@ export class ZoneHealth {
     for (const row of service.rows.values()) {
       if (row.target !== undefined) probed++;
       if (this.#probes.read(row, onTrial)) worded++;
+      this.#mark(service, row);
     }
     judge(service.rows.values(), this.#probes.settings(service).check.softCap, this.#probes.lastSuccess);
     let answerable = 0;
@@ -83,6 +89,18 @@ export class ZoneHealth {
     return { all: service.answerable, zone: this.#answerable, byPriority };
   }
 
+  /** Says when nothing of a service may be answered any more, and when something may (R19). */
+  tellWithheld(service: Service): void {
+    const standing = service.standing();
+    const withheld = standing.length > 0 && !standing.some((row) => row.answered);
+    if (withheld === this.withheld.has(service.name)) return;
+    const fields = { zone: this.#zone, service: service.name };
+    if (withheld) this.withheld.add(service.name);
+    else this.withheld.delete(service.name);
+    if (withheld) this.#log('error', 'withheld', { ...fields, reason: "all its addresses are others' by now (R19)" });
+    else this.#log('info', 'withheld-ended', fields);
+  }
+
   /** Says when a service came to be answered by the floor, and when it no longer is. */
   tellFloor(service: Service): void {
     const step = this.#steps.get(service);
@@ -97,6 +115,7 @@ export class ZoneHealth {
   forget(service: Service): void {
     this.#count(service, 0, 0, 0);
     this.floors.delete(service.name);
+    this.withheld.delete(service.name);
     this.#steps.delete(service);
   }
 

@@ -5,6 +5,7 @@ import { ZoneAnswers } from '../answers/zone-answers.js';
 import { Labels } from '../catalog/labels.js';
 import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
+import { EDE } from '../dns/constants.js';
 import type { BootMs, Ms } from '../system/clock.js';
 import { KeptTargets } from './kept-targets.js';
 
@@ -44,6 +45,8 @@ export class ZoneNames {
   readonly #whole: StaleWords;
   /** By registry, where the zone has several. */
   readonly #words: StaleWords[] = [];
+  /** Of services of which nothing may be answered (R19). */
+  readonly #withheld: number;
   #spec: ZoneSpec;
   #answers: ZoneAnswers;
   /** Answers under earlier settings, until every reader has the new ones. */
@@ -60,6 +63,8 @@ export class ZoneNames {
     this.labels = new Labels((name) => source.service(name)?.listed === true);
     this.#answers = new ZoneAnswers(table, table.allocZone(), spec);
     this.#whole = this.#newWords();
+    this.#withheld = table.allocStatus();
+    table.setStatus(this.#withheld, { code: EDE.NO_REACHABLE_AUTHORITY, text: 'addresses belong to others' });
   }
 
   /** Answers the service under the labels that are its own (R22); takes its names away when it is not known. */
@@ -164,6 +169,7 @@ export class ZoneNames {
       this.#table.freeStatus(plain);
       this.#table.freeStatus(guarded);
     }
+    this.#table.freeStatus(this.#withheld);
   }
 
   /** A label may have changed hands: its present owner is answered under it, or nobody. */
@@ -186,6 +192,7 @@ export class ZoneNames {
       order,
       ...(maxAnswers === undefined ? {} : { maxAnswers }),
       ...(service.asked === 0 ? {} : { asked: service.asked }),
+      withheld: this.#withheld,
       status: rows.some((row) => row.hold !== undefined) ? words.guarded : words.plain,
     });
   }

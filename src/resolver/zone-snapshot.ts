@@ -42,6 +42,10 @@ interface SavedRow {
   readonly loss?: { readonly at: HeardMs; readonly before: SavedStrength };
   readonly hold?: Hold;
   readonly answered?: true;
+  /** R19. */
+  readonly since?: WallMs;
+  readonly gone?: WallMs;
+  readonly doubted?: true;
   readonly verdict?: VerdictSeed;
 }
 
@@ -161,6 +165,9 @@ function exportRow(row: CatalogRow, verdicts: VerdictStore, now: Instant): Saved
     ...(row.loss === undefined ? {} : { loss: { at: row.loss.at, before: saveStrength(row.loss.before) } }),
     ...(row.hold === undefined ? {} : { hold: row.hold }),
     ...(row.answered ? { answered: true as const } : {}),
+    ...(row.listedSince === Number.NEGATIVE_INFINITY ? {} : { since: now.wall - (now.boot - row.listedSince) }),
+    ...(row.goneSince === undefined ? {} : { gone: now.wall - (now.boot - row.goneSince) }),
+    ...(row.doubted ? { doubted: true as const } : {}),
     ...(verdict === undefined ? {} : { verdict }),
   };
 }
@@ -180,7 +187,7 @@ export function takeSnapshotIn(
   const services = new Map<number, Service[]>();
   let skipped = 0;
   for (const line of content.services as SavedService[]) {
-    const service = takeServiceIn(line, seeds);
+    const service = takeServiceIn(line, seeds, now);
     const index = line?.registry ?? 0;
     const own = services.get(index);
     if (service === undefined) skipped++;
@@ -217,7 +224,7 @@ function takeSourceIn(source: ZoneSource, facts: SavedSource, now: Instant): voi
   for (const name of facts.once ?? []) source.once.add(name);
 }
 
-function takeServiceIn(saved: SavedService, seeds: Map<CatalogRow, VerdictSeed>): Service | undefined {
+function takeServiceIn(saved: SavedService, seeds: Map<CatalogRow, VerdictSeed>, now: Instant): Service | undefined {
   if (typeof saved?.name !== 'string' || !Array.isArray(saved.rows)) return undefined;
   const service = new Service(saved.name);
   service.listed = saved.unlisted !== true;
@@ -229,6 +236,9 @@ function takeServiceIn(saved: SavedService, seeds: Map<CatalogRow, VerdictSeed>)
     row.listed = one.left !== true;
     row.counted = one.counted === true;
     row.answered = one.answered === true;
+    row.doubted = one.doubted === true;
+    if (one.since !== undefined) row.listedSince = now.boot - (now.wall - one.since);
+    if (one.gone !== undefined) row.goneSince = now.boot - (now.wall - one.gone);
     if (one.loss !== undefined) row.loss = { at: one.loss.at, before: loadStrength(one.loss.before) };
     if (one.hold !== undefined) row.hold = { ...one.hold, deadSince: one.hold.deadSince };
     if (one.verdict !== undefined) seeds.set(row, one.verdict);

@@ -15,6 +15,8 @@ export interface SourceEvents {
   added(source: ZoneSource, service: Service, row: CatalogRow): void;
   removed(source: ZoneSource, service: Service, row: CatalogRow): void;
   strength(source: ZoneSource, service: Service): Strength;
+  /** R19, see `Guard`. */
+  isClaimed(service: Service, row: CatalogRow): boolean;
 }
 
 export class ZoneSource implements Layer {
@@ -43,7 +45,7 @@ export class ZoneSource implements Layer {
     this.#log = log;
     this.#who = { zone: config.name };
     this.hearing = new ZoneHearing(this.#who, log, now);
-    this.guard = new Guard(config.guard);
+    this.guard = new Guard(config.guard, (service, row) => events.isClaimed(service, row));
     this.guardLog = new GuardLog(this.#who, this.guard, log);
     this.catalog = new Catalog(config.limits, this.guard, {
       added: (service, row) => events.added(this, service, row),
@@ -78,6 +80,7 @@ export class ZoneSource implements Layer {
     const newEpoch = this.epoch !== undefined && report.epoch !== this.epoch && !unguarded;
     if (newEpoch) this.#log('warn', 'epoch-changed', { ...this.#who, from: this.epoch, to: report.epoch });
     const touched = this.catalog.apply(report, {
+      boot: now.boot,
       heard: this.hearing.clock.at(now.boot),
       wall: now.wall,
       first,

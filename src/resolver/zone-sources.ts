@@ -18,15 +18,20 @@ export interface ZoneFacts {
   readonly lastConfirmed: BootMs | undefined;
 }
 
+export interface SeenEvents extends CatalogEvents {
+  /** R19, see `Guard`. */
+  isClaimed(service: Service, row: CatalogRow): boolean;
+}
+
 export class ZoneSources {
   #all: readonly ZoneSource[] = [];
   #layers: Layers<ZoneSource>;
   #shape = '';
   readonly #log: Log;
   /** Of what is seen. */
-  readonly #events: CatalogEvents;
+  readonly #events: SeenEvents;
 
-  constructor(config: ZoneConfig, log: Log, events: CatalogEvents, now: Instant) {
+  constructor(config: ZoneConfig, log: Log, events: SeenEvents, now: Instant) {
     this.#log = log;
     this.#events = events;
     this.#layers = this.#arrange(config, now);
@@ -139,6 +144,7 @@ export class ZoneSources {
     removed: (_source, service, row) => {
       if (!this.#layers.several) this.#events.removed(service, row);
     },
+    isClaimed: (service, row) => this.#events.isClaimed(service, row),
     strength: (source, service) => {
       return this.#layers.several ? this.#layers.strength(source, service) : this.#events.strength(service);
     },

@@ -10,6 +10,7 @@ import type { Rejected, Report } from '../registry/registry.js';
 import type { BootMs, Instant } from '../system/clock.js';
 import { describeAge, statusText } from './status-text.js';
 import { ZoneAsked } from './zone-asked.js';
+import { ZoneClaims } from './zone-claims.js';
 import { answerSpec, type ZoneDeps } from './zone-deps.js';
 import { ZoneHealth } from './zone-health.js';
 import { ZoneNames } from './zone-names.js';
@@ -30,6 +31,7 @@ export class Zone {
   readonly sources: ZoneSources;
   readonly names: ZoneNames;
   readonly probes: ZoneProbes<Zone>;
+  readonly claims: ZoneClaims;
   readonly health: ZoneHealth;
   readonly #asked: ZoneAsked<Zone>;
   readonly #restore: ZoneRestore;
@@ -37,6 +39,8 @@ export class Zone {
   /** Services whose snapshot line is out of date; undefined where the service is gone. */
   readonly unsaved = new Set<string>();
   #deps: ZoneDeps;
+  /** Which registries were heard when what depends on that was last judged. */
+  #heeded = '';
   /** The moment being worked on; set by every entry point. */
   #now: Instant;
 
@@ -48,11 +52,14 @@ export class Zone {
     this.serial = Math.floor(now.wall / 1000);
     this.probes = new ZoneProbes<Zone>(this, config, deps, (service) => this.#asked.has(service));
     this.#asked = new ZoneAsked<Zone>(this, config, deps, (service) => this.probes.settings(service));
-    this.health = new ZoneHealth(config.name, this.probes, deps.log);
+    this.claims = new ZoneClaims(this, deps.places);
+    const mark = (service: Service, row: CatalogRow): void => this.claims.mark(service, row);
+    this.health = new ZoneHealth(config.name, this.probes, mark, deps.log);
     const events = {
       added: (service: Service, row: CatalogRow) => this.#added(service, row, this.#now),
       removed: (service: Service, row: CatalogRow) => this.#removed(service, row, this.#now),
       strength: (service: Service) => this.health.strength(service),
+      isClaimed: (service: Service, row: CatalogRow) => this.claims.isClaimedHere(service, row),
     };
     this.sources = new ZoneSources(config, deps.log, events, now);
     this.names = new ZoneNames(deps.table, answerSpec(config, deps), config.keepTargets, {
@@ -106,6 +113,7 @@ export class Zone {
     } else {
       this.#listed(source, report, now);
     }
+    this.#heed(now);
     this.#show(now);
   }
 
@@ -114,6 +122,7 @@ export class Zone {
     // The gap itself was not heard: the guard's clock stands since the zone was last looked at.
     for (const { hearing } of this.sources.all) hearing.lost('the clocks parted', now, this.#now.boot);
     this.#now = now;
+    this.#heed(now);
     this.#show(now);
   }
 
@@ -240,6 +249,7 @@ export class Zone {
     for (const { name } of own) this.unsaved.add(name);
     const touched = this.#seen(source, own);
     for (const service of touched) this.#aim(service, now);
+    this.claims.contest(touched);
     if (touched.size > 0) this.#bump(now);
     const confirmed = Math.min(now.boot, report.at);
     if (believedForRemovals(report)) {
@@ -284,8 +294,25 @@ export class Zone {
     for (const service of touched) {
       this.unsaved.add(service.name);
       this.health.tellFloor(service);
+      this.health.tellWithheld(service);
       this.names.publish(service);
     }
+  }
+
+  /** R19: some rows are judged in another way when the registry falls silent, or is heard again. */
+  #heed(now: Instant): void {
+    const heard = this.sources.all.map(({ hearing }) => hearing.heard).join();
+    if (heard === this.#heeded) return;
+    this.#heeded = heard;
+    const touched = new Set(this.claims.dependOnHearing());
+    if (touched.size > 0) this.#settle(touched, now);
+  }
+
+  /** Looks at every service again: what other zones may claim has changed. */
+  reconsider(now: Instant): void {
+    this.#now = now;
+    this.#settle(new Set(this.catalog.services.values()), now);
+    this.#show(now);
   }
 
   #judge(service: Service, now: Instant): void {

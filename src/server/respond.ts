@@ -223,6 +223,12 @@ export class Responder {
     if (asked[mark] === 0) asked[mark] = 1;
     const status = memory.word(entry, ENTRY_STATUS_WORD);
     if (status !== 0) this.#ede = memory.status[status]!;
+    if (this.#ede !== 0 && memory.half(this.#ede, EDE_CODE) === EDE.NO_REACHABLE_AUTHORITY) {
+      // R19: all that is left of it belongs to others.
+      this.plan.authoritative = false;
+      this.plan.rcode = RCODE.SERVFAIL;
+      return;
+    }
     const { type } = this.#query;
     const sets = memory.setCount(entry);
     for (let i = 0; i < sets; i++) {

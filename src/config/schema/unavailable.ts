@@ -18,8 +18,6 @@ export function firstUnavailable(
       if (registry && UNBUILT_REGISTRIES.includes(registry.type))
         return say([...path, 'type'], `registry type ${registry.type}`);
     }
-    if (zone.addresses !== 'fixed') return say([...at, 'addresses'], `addresses ${zone.addresses}`);
-    if (zone.addressSpace !== undefined) return say([...at, 'addressSpace'], 'addressSpace');
   }
   return undefined;
 }

@@ -93,12 +93,12 @@ export const zoneOptions = {
   limits: section(limitOptions, 'A report beyond them is not believed (R6, R31).', { default: {} }),
   addresses: choice(
     ['fixed', 'reused'],
-    'Whether an address soon belongs to another service when an endpoint has gone, as in Kubernetes (R19). `reused` is not available in this version.',
+    'Whether an address soon belongs to another service when an endpoint has gone, as in Kubernetes (R19). With `reused`, what has failed hard does not come back by a pass that anybody may give, while the registry is not heard.',
     { default: 'fixed' },
   ),
   addressSpace: text(
     'one line of text',
-    'Zones with the same word here share their addresses, so that one can claim what another still lists (R19). Not available in this version.',
+    'Zones with the same word here share their addresses, so that one can claim what another still lists while its registry is not heard (R19). Each zone is on its own without it.',
     {},
   ),
   allowAddresses: list(
