@@ -491,6 +491,43 @@ function brief(report: Observation | Report | undefined): unknown {
   return report !== undefined && 'reason' in report ? `${report.kind}: ${report.reason}` : report?.kind;
 }
 
+t.test('a large file is not kept in memory, and is read again when its contents are wanted', async (t) => {
+  const dir = t.testdir({});
+  const path = join(dir, 's.json');
+  const services = Object.fromEntries(
+    Array.from({ length: 210 }, (_, s) => [
+      `s-${s}`,
+      { endpoints: Array.from({ length: 100 }, (_, e) => ({ address: `10.0.${s}.${e}`, port: 80 })) },
+    ]),
+  );
+  const text = JSON.stringify({ services });
+  const registry = open(path, {
+    maxServices: 300,
+    maxEndpoints: 30_000,
+    maxEndpointsPerService: 100,
+    maxBody: 16 * 1024 * 1024,
+  });
+  const count = (report: Observation): string =>
+    report.kind === 'list' ? `${report.services.flatMap(({ rows }) => rows).length}` : String(brief(report));
+  replace(path, text);
+  t.equal(count(await poll(registry, true)), '21000');
+  t.equal(count(await poll(registry)), 'confirmed');
+  t.equal(count(await poll(registry, true)), '21000', 'listed again on demand');
+  utimesSync(path, new Date(), new Date());
+  t.match(count(await poll(registry)), /^(confirmed|21000)$/, 'touched');
+  rmSync(path);
+  await sleep(250);
+  t.match(count(await poll(registry)), /^unreachable/, 'gone');
+  t.match(count(await poll(registry, true)), /^unreachable/, 'and wanted');
+  replace(path, text);
+  t.equal(count(await poll(registry)), '21000', 'as it was before: the list, and no empty one');
+  replace(path, text.slice(0, -2));
+  t.match(count(await poll(registry, true)), /^unbelievable/, 'broken');
+  replace(path, text);
+  t.equal(count(await poll(registry)), '21000');
+  t.equal(count(await poll(registry)), 'confirmed');
+});
+
 t.test('the life of a registry file', async (t) => {
   const dir = t.testdir({});
   const path = join(dir, 's.yaml');

@@ -12,6 +12,7 @@ import { watchFolder } from './file-watch.js';
 import { registryIdentity } from './identity.js';
 import { mergeContents } from './merge.js';
 import { LATE, OneFlight } from './one-flight.js';
+import type { Listing } from './registry.js';
 import { look, STILL_MS, systemReason } from './settled-file.js';
 import type { Adapter, Observation, PollContext } from './sync.js';
 import { DISK_DEADLINE_MS, type Fault, type FileClocks, frozen, unreadable, WatchedFile } from './watched-file.js';
@@ -21,6 +22,8 @@ const EPOCH = 'file';
 /** For as long as files keep changing under our eyes, at most. */
 const UNSETTLED_MS: Ms = 5000;
 const MAX_FILES = 10_000;
+/** A file of so many endpoints is read again, should its contents be wanted again, and not kept in memory. */
+const LARGE_ROWS = 20_000;
 
 export interface FileRegistryOptions {
   readonly softTtl: Ms;
@@ -70,7 +73,11 @@ export class FileRegistry implements Adapter {
   }
 
   async poll({ signal, fresh }: PollContext): Promise<Observation> {
-    const fault = await this.#refresh(signal);
+    let fault = await this.#refresh(signal);
+    if (fault === undefined && (fresh || this.#news) && this.#letGo()) {
+      for (const file of this.#files.values()) file.readAgain();
+      fault = await this.#refresh(signal);
+    }
     if (fault !== undefined) return fault;
     const observation = this.#observe(fresh);
     if (observation.kind !== 'unreachable') await this.#keepWatch();
@@ -149,8 +156,11 @@ export class FileRegistry implements Adapter {
     if (!this.#news && !fresh) {
       return doubt === undefined ? { kind: 'confirmed' } : { kind: 'unbelievable', reason: doubt };
     }
+    // It could not be read again just now; what it said stands.
+    if (this.#letGo()) return unreadable(this.#path, 'not read again yet');
     this.#news = false;
     const { services, nodes, releases, rejected } = mergeContents(good);
+    if (!this.#isFolder && countRows(services) >= LARGE_ROWS) for (const file of files) file.letGo();
     const broken = faults.map(({ reason }) => ({
       where: this.#path,
       reason: `${reason}; its last good contents stand`,
@@ -166,6 +176,11 @@ export class FileRegistry implements Adapter {
     };
   }
 
+  /** Its contents are on disk only. Those of several files are needed whenever one of them changes. */
+  #letGo(): boolean {
+    return [...this.#files.values()].some((file) => file.isLetGo);
+  }
+
   /** Watches the folder that is there now: one that was replaced has another identity. */
   async #keepWatch(): Promise<void> {
     const path = this.#isFolder ? this.#path : dirname(this.#path);
@@ -178,6 +193,10 @@ export class FileRegistry implements Adapter {
     const close = watchFolder(path, files, wake, this.#watchFailed);
     this.#watch = { folder: looked.identity, close };
   }
+}
+
+function countRows(services: readonly Listing[]): number {
+  return services.reduce((sum, { rows }) => sum + rows.length, 0);
 }
 
 async function namesIn(folder: string): Promise<string[] | Fault> {

@@ -33,6 +33,7 @@ export class WatchedFile {
   readonly #options: ReadOptions;
   readonly #clocks: FileClocks;
   #good: FileContents | undefined;
+  #isLetGo = false;
   #fault: Fault | undefined;
   /** What was judged last, good or not. */
   #judged: Signature | undefined;
@@ -49,6 +50,24 @@ export class WatchedFile {
 
   get good(): FileContents | undefined {
     return this.#good;
+  }
+
+  /** Its last good contents were let go, see `letGo`. */
+  get isLetGo(): boolean {
+    return this.#isLetGo;
+  }
+
+  /** Frees the memory of the services in the last good contents: whoever wants them has to `readAgain`. */
+  letGo(): void {
+    if (this.#good === undefined) return;
+    this.#good = { ...this.#good, services: [] };
+    this.#isLetGo = true;
+  }
+
+  /** The next examination reads the file, whatever it looks like. */
+  readAgain(): void {
+    this.#judged = undefined;
+    this.#verdict = undefined;
   }
 
   get fault(): Fault | undefined {
@@ -97,7 +116,10 @@ export class WatchedFile {
     if (digest !== this.#verdict?.digest) {
       const format = this.path.endsWith('.json') ? 'json' : 'yaml';
       const result = await parseServices({ format, bytes: read.bytes, options: this.#options });
-      if (result.ok) this.#good = result.contents;
+      if (result.ok) {
+        this.#good = result.contents;
+        this.#isLetGo = false;
+      }
       const fault: Fault | undefined = result.ok ? undefined : { kind: 'unbelievable', reason: result.reason };
       this.#verdict = { digest, fault };
       this.#judge(judged, fault);
