@@ -119,7 +119,9 @@ export interface ZoneStatus {
   floor: string[];
   /** Services that are SERVFAIL, since all their endpoints belong to others by now (R19). */
   withheld: string[];
+  /** The first of them; `rejectedCount` is how many there are. */
   rejected: { where: string; reason: string }[];
+  rejectedCount: number;
   conflicts: string[];
   /** `off`: stale rows are not corrected. */
   checks: 'on' | 'off';
@@ -139,6 +141,8 @@ export interface RegistryStatus {
   /** What it lists itself, answered or not. */
   services: number;
   endpoints: number;
+  /** Entries that were left out. */
+  rejectedCount: number;
   /** Names that it had and has no more, which later registries do not answer (R32). */
   once: number;
 }

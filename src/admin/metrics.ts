@@ -1,6 +1,6 @@
 /** The metrics, by prom-client: every name declared once, all values read when they are asked for. */
 import { createRequire } from 'node:module';
-import type { StatusDocument, ZoneStatus } from './documents.js';
+import type { RegistryStatus, StatusDocument, ZoneStatus } from './documents.js';
 import { type Latency, LatencyHistogram } from './latency-histogram.js';
 
 // By require, which is over when it returns: while a CommonJS package is being imported, another import of it may see half.
@@ -63,6 +63,23 @@ function zoneGauge(name: string, help: string, value: (zone: ZoneStatus) => numb
       return reading === undefined ? [] : [{ labels: zoneLabels(zone.name, zone.view), value: reading }];
     });
   return { name, help, kind: 'gauge', labels: ['zone', 'view'], read };
+}
+
+/** With the registry's own name: a zone may have several (R32). */
+function registryGauge(
+  name: string,
+  help: string,
+  value: (registry: RegistryStatus) => number | undefined,
+): Declaration {
+  const read = ({ status }: Scrape) =>
+    status.zones.flatMap((zone) =>
+      zone.registries.flatMap((registry) => {
+        const reading = value(registry);
+        const labels = { ...zoneLabels(zone.name, zone.view), registry: registry.registry };
+        return reading === undefined ? [] : [{ labels, value: reading }];
+      }),
+    );
+  return { name, help, kind: 'gauge', labels: ['zone', 'view', 'registry'], read };
 }
 
 const ZONE_STATES = ['fresh', 'stale', 'never-synced'] as const;
@@ -141,12 +158,16 @@ const DECLARATIONS: readonly Declaration[] = [
     'Services that are SERVFAIL because all their endpoints belong to others by now (R19).',
     (zone) => zone.withheld.length,
   ),
-  zoneGauge(
-    'holdfast_zone_rejected_rows',
-    'Entries of the registry that were left out.',
-    (zone) => zone.rejected.length,
-  ),
+  zoneGauge('holdfast_zone_rejected_rows', 'Entries of the registry that were left out.', (zone) => zone.rejectedCount),
   zoneGauge('holdfast_zone_name_conflicts', 'Services whose name another one has.', (zone) => zone.conflicts.length),
+  registryGauge('holdfast_registry_heard', '1 while this registry of the zone answers and is believable.', (registry) =>
+    flag(registry.heard),
+  ),
+  registryGauge('holdfast_registry_confirmed_age_seconds', 'Time since it last confirmed its data.', (registry) =>
+    registry.lastConfirmedMs === undefined ? undefined : seconds(registry.lastConfirmedMs),
+  ),
+  registryGauge('holdfast_registry_services', 'Services that it lists.', (registry) => registry.services),
+  registryGauge('holdfast_registry_endpoints', 'Endpoints that it lists.', (registry) => registry.endpoints),
   {
     name: 'holdfast_prober_stale',
     help: '1 when the prober is needed and its word is late or missing.',

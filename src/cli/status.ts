@@ -2,6 +2,7 @@
 import {
   type ForwardStatus,
   type PublicStatus,
+  type RegistryStatus,
   type StatusDocument,
   type ZoneStatus,
   zoneTitle,
@@ -103,7 +104,10 @@ function zoneNotes(zone: ZoneStatus, style: Style): string[] {
     return [`  ${title}: ${what}: ${items.slice(0, MAX_SHOWN).map(plain).join(', ')}${more}`];
   };
   return [
-    ...(zone.source === 'snapshot' ? [`  ${title}: from the snapshot, the registry has not spoken yet`] : []),
+    ...(zone.registries.length > 1 ? zone.registries.map((registry) => registryLine(title, registry, style)) : []),
+    ...(zone.source === 'snapshot' && zone.registries.length === 1
+      ? [`  ${title}: from the snapshot, the registry has not spoken yet`]
+      : []),
     ...(zone.guard.zone
       ? [
           `  ${style.warn(`${title}: the guard holds the whole zone: ${count(zone.guarded, 'endpoint')} kept against the registry's word`)} (holdfast accept '*' --zone ${plain(zone.name)} lets go)`,
@@ -119,6 +123,18 @@ function zoneNotes(zone: ZoneStatus, style: Style): string[] {
     ),
     ...(zone.checks === 'off' ? [`  ${title}: no checks: stale endpoints are not corrected`] : []),
   ];
+}
+
+/** One of several, in their order of belief (R32). */
+function registryLine(title: string, registry: RegistryStatus, style: Style): string {
+  const { heard, reason, source, services, endpoints, lastConfirmedMs } = registry;
+  const word = heard
+    ? style.good('heard')
+    : `${style.warn('not heard')}${reason === undefined ? '' : `: ${plain(reason)}`}`;
+  const confirmed = lastConfirmedMs === undefined ? '' : `, confirmed ${age(lastConfirmedMs)} ago`;
+  const from = source === 'snapshot' ? ', from the snapshot' : source === 'none' ? ', nothing known of it' : '';
+  const has = `${count(services, 'service')}, ${count(endpoints, 'endpoint')}`;
+  return `  ${title}: ${plain(registry.registry)}: ${word}${confirmed}${from}; ${has}`;
 }
 
 function count(number: number, what: string): string {

@@ -1,7 +1,7 @@
 /** docs/configuration.md, made from the declarations of the options. */
 import type { Option, Options } from './options.js';
 import { configOptions } from './schema/config.js';
-import { registryOptions } from './schema/registry.js';
+import { commonOptions, registryOptions } from './schema/registry.js';
 import { UNBUILT_REGISTRIES } from './schema/unavailable.js';
 
 const INTRO = `# Configuration
@@ -51,11 +51,12 @@ function chapterOf(name: string, option: Option, path: string): string {
   const title = code(path);
   if (path === SERVICE_CHECK) return `\n## ${title}\n\n${option.description} The options of \`zones[].check\`.\n`;
   if (name !== 'registry') return chapter(title, path, option.children!, option.description);
+  const common = chapter(`${title} of any type`, path, commonOptions, 'Beside what the type has.', '###');
   const kinds = Object.entries(registryOptions).map(([kind, options]) => {
     const state = UNBUILT_REGISTRIES.includes(kind) ? ' Not available in this version.' : '';
     return chapter(`${title} with \`type: ${kind}\``, path, options, `Beside \`type\`.${state}`, '###');
   });
-  return `\n## ${title}\n\n${option.description} \`type\` says which kind: ${Object.keys(registryOptions).map(code).join(', ')}.\n${kinds.join('')}`;
+  return `\n## ${title}\n\n${option.description} \`type\` says which kind: ${Object.keys(registryOptions).map(code).join(', ')}.\n${kinds.join('')}${common}`;
 }
 
 function hasChapter(name: string, option: Option): boolean {

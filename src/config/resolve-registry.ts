@@ -5,7 +5,14 @@ import type { KeyPath } from './errors.js';
 import { ResolveFault } from './resolve-fault.js';
 import type { RegistryValues } from './schema/registry.js';
 import { NOT_AVAILABLE } from './schema/unavailable.js';
-import type { EtcdRegistryConfig, HttpRegistryConfig, RegistryConfig, TlsConfig } from './types.js';
+import type {
+  EtcdRegistryConfig,
+  FilterConfig,
+  HttpRegistryConfig,
+  KindConfig,
+  RegistryConfig,
+  TlsConfig,
+} from './types.js';
 import { formatDuration } from './units.js';
 
 interface ZonePart {
@@ -28,6 +35,17 @@ export function resolveRegistry(
   zoneAt: KeyPath,
   folder: string,
 ): RegistryConfig {
+  const kind = resolveKind(values, at, zone, zoneAt, folder);
+  const { tag, prefix, services } = values.filter ?? {};
+  const filter: FilterConfig = {
+    ...(tag === undefined ? {} : { tag }),
+    ...(prefix === undefined ? {} : { prefix }),
+    ...(services === undefined ? {} : { services }),
+  };
+  return Object.keys(filter).length === 0 ? kind : { ...kind, filter };
+}
+
+function resolveKind(values: RegistryValues, at: KeyPath, zone: ZonePart, zoneAt: KeyPath, folder: string): KindConfig {
   switch (values.type) {
     case 'file':
       return { type: 'file', path: resolvePath(folder, values.path) };

@@ -158,7 +158,18 @@ export interface LimitsConfig {
   readonly maxBody: number;
 }
 
-export type RegistryConfig = FileRegistryConfig | EtcdRegistryConfig | HttpRegistryConfig;
+/** A part of a registry: what is given must all hold. */
+export interface FilterConfig {
+  readonly tag?: string;
+  /** Of the names of services; taken off. */
+  readonly prefix?: string;
+  /** Names or globs, without the prefix. */
+  readonly services?: readonly string[];
+}
+
+export type RegistryConfig = KindConfig & { readonly filter?: FilterConfig };
+
+export type KindConfig = FileRegistryConfig | EtcdRegistryConfig | HttpRegistryConfig;
 
 export interface FileRegistryConfig {
   readonly type: 'file';

@@ -1,9 +1,15 @@
 /** The identity of a registry: what a snapshot and a report belong to. */
 import type { RegistryConfig } from '../config/types.js';
 
-/** One registry, without secrets, such as `file:/etc/holdfast/services.yaml`. */
+/** One registry, without secrets, such as `file:/etc/holdfast/services.yaml`; a part of one with its filter. */
 export function registryIdentity(config: RegistryConfig): string {
-  return `${config.type}:${registryPlace(config)}`;
+  const { tag, prefix, services } = config.filter ?? {};
+  const filter = [
+    ...(tag === undefined ? [] : [`tag=${tag}`]),
+    ...(prefix === undefined ? [] : [`prefix=${prefix}`]),
+    ...(services === undefined ? [] : [`services=${services.join(',')}`]),
+  ];
+  return `${config.type}:${registryPlace(config)}${filter.length === 0 ? '' : `[${filter.join(' ')}]`}`;
 }
 
 /** Where a registry is: a path, a URL, or the members of a cluster with the prefix. */

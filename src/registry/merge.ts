@@ -21,7 +21,7 @@ export function mergeContents(files: readonly FileContents[]): {
       if (known === undefined) merged.set(listing.name, { listings: [listing] });
       else known.listings.push(listing);
     }
-    for (const { where, reason } of rejected) notes.add(where, reason);
+    for (const { where, reason, count } of rejected) notes.add(where, reason, count);
   }
   const nodes = new Map(files.flatMap((file) => file.nodes ?? []).map((node) => [node.name, node]));
   return {

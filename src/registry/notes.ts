@@ -7,14 +7,15 @@ export class Notes {
   readonly #shown: Rejected[] = [];
   #more = 0;
 
-  add(where: string, reason: string): void {
-    if (this.#shown.length < SHOWN) this.#shown.push({ where, reason });
-    else this.#more++;
+  /** @param count more than one: they stand for so many */
+  add(where: string, reason: string, count = 1): void {
+    if (count === 1 && this.#shown.length < SHOWN) this.#shown.push({ where, reason });
+    else this.#more += count;
   }
 
   /** @param where stands for those that are not shown */
   list(where: string): Rejected[] {
     if (this.#more === 0) return [...this.#shown];
-    return [...this.#shown, { where, reason: `and ${this.#more} more` }];
+    return [...this.#shown, { where, reason: `and ${this.#more} more`, count: this.#more }];
   }
 }

@@ -71,6 +71,8 @@ export interface Listing {
 export interface Rejected {
   readonly where: string;
   readonly reason: string;
+  /** Set where it stands for several that are not told one by one. */
+  readonly count?: number;
 }
 
 /** A release mark (R9): lets what the guard holds go, when it is newer than the hold. */

@@ -77,11 +77,12 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
   }
   for (const zone of zones) {
     const title = `zone ${zoneTitle(zone)}`;
-    if (!zone.heard) {
-      const silent = describeAge(Math.max(0, now.wall - Date.parse(zone.since))).text;
-      const capacity =
-        zone.state === 'never-synced' ? 'nothing to answer with yet' : 'capacity is frozen: no new endpoints';
-      problems.push(`${title}: registry not heard for ${silent} (${zone.reason ?? 'unknown'}); ${capacity}`);
+    for (const { heard, since, source, reason, registry } of zone.registries) {
+      if (heard) continue;
+      const silent = describeAge(Math.max(0, now.wall - Date.parse(since))).text;
+      const which = zone.registries.length > 1 ? `registry ${registry}` : 'registry';
+      const capacity = source === 'none' ? 'nothing to answer with yet' : 'capacity is frozen: no new endpoints';
+      problems.push(`${title}: ${which} not heard for ${silent} (${reason ?? 'unknown'}); ${capacity}`);
     }
     if (zone.guard.alarm) problems.push(`${title}: ${alarmText(zone)}`);
     for (const name of zone.floor) problems.push(`${title}: ${name} is answered by the floor (R11)`);

@@ -3,6 +3,7 @@ import type { RegistryStatus, ServiceStatus, ZoneStatus } from '../admin/documen
 import type { CatalogRow } from '../catalog/row.js';
 import type { ZoneConfig } from '../config/types.js';
 import { registryIdentity } from '../registry/identity.js';
+import type { Rejected } from '../registry/registry.js';
 import type { Instant } from '../system/clock.js';
 import type { Zone } from './zone.js';
 import type { ZoneSource } from './zone-source.js';
@@ -51,6 +52,7 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
     floor: [...zone.health.floors.keys()],
     withheld: [...zone.health.withheld],
     rejected: zone.rejected.slice(0, SHOWN_REJECTIONS).map(({ where, reason }) => ({ where, reason })),
+    rejectedCount: countOf(zone.rejected),
     conflicts: zone.names.labels.conflicts(),
     checks: hasChecks(zone, endpoints) ? 'on' : 'off',
     softTtlMs: zone.config.softTtl,
@@ -68,6 +70,7 @@ function registryStatus(zone: Zone, source: ZoneSource, now: Instant): RegistryS
     ...(revision === undefined ? {} : { revision }),
     services: catalog.listed.services,
     endpoints: catalog.listed.rows,
+    rejectedCount: countOf(source.rejected),
     once: once.size,
   };
 }
@@ -98,6 +101,10 @@ export function serviceStatus(zone: Zone): ServiceStatus[] {
     });
   }
   return all;
+}
+
+function countOf(rejected: readonly Rejected[]): number {
+  return rejected.reduce((sum, { count = 1 }) => sum + count, 0);
 }
 
 /** R17: something is probed, or would be if the zone had an endpoint. */

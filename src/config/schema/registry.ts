@@ -1,11 +1,33 @@
 /** `registry` and `registries`, one kind an entry. */
-import { choice, expected, list, scalar, type Values, variant } from '../options.js';
+import { choice, expected, list, scalar, section, type Values, variant } from '../options.js';
 import { duration, integer, keyPrefix, listenAddress, origin, path, text, url, zoneName } from './values.js';
 
 const tlsOptions = {
   caFile: path('https: a PEM file with the authorities to trust, in place of those of the system.', {}),
   certFile: path('https: a PEM file with the certificate to show. Files are read again before every request.', {}),
   keyFile: path('https: a PEM file with its key.', {}),
+};
+
+/** Of every kind. */
+export const commonOptions = {
+  filter: section(
+    {
+      tag: text('a tag', 'Endpoints that have this tag. A service without any is not there.', {}),
+      prefix: text(
+        'the beginning of names',
+        'Services whose name begins so. It is taken off: with `team-a-` the service `team-a-orders` is `orders`.',
+        {},
+      ),
+      services: list(
+        text('the name of a service, or a glob such as "db-*"', 'A name or glob.', {}),
+        '[orders, "db-*"]',
+        'Services by name or glob (`*`, `?`), without the prefix.',
+        { min: 1 },
+      ),
+    },
+    'A part of the registry, as if there were nothing else in it: for tenants that share one. All that is given must hold.',
+    {},
+  ),
 };
 
 export const registryOptions = {
@@ -73,10 +95,13 @@ export const registryOptions = {
 type Kinds = typeof registryOptions;
 
 /** A checked registry section: `type`, and the options of that kind. */
-export type RegistryValues = { [K in keyof Kinds]: { readonly type: K } & Values<Kinds[K]> }[keyof Kinds];
+export type RegistryValues = { [K in keyof Kinds]: { readonly type: K } & Values<Kinds[K]> }[keyof Kinds] &
+  Values<typeof commonOptions>;
 
 export const registryOption = variant<RegistryValues>(
-  registryOptions,
+  Object.fromEntries(
+    Object.entries(registryOptions).map(([kind, options]) => [kind, { ...options, ...commonOptions }]),
+  ),
   'Where the services of the zone come from.',
   '{ type: file, path: services.yaml }',
 );

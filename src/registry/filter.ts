@@ -1,0 +1,87 @@
+/**
+ * A part of a registry as if it were the whole: of several tenants that share one, each sees its own. Laid around any
+ * adapter, so that limits, the guard and all that follows never see the rest.
+ */
+import { matchesGlob } from '../config/service-settings.js';
+import type { FilterConfig } from '../config/types.js';
+import type { Listing, ReleaseMark } from './registry.js';
+import type { Adapter, Delivery, Failure, Follower, Observation } from './sync.js';
+
+export function filtered(adapter: Adapter, filter: FilterConfig): Adapter {
+  const part = new Part(filter);
+  const { follower } = adapter;
+  return {
+    identity: adapter.identity,
+    interval: adapter.interval,
+    deadline: adapter.deadline,
+    backoff: adapter.backoff,
+    firstSpread: adapter.firstSpread,
+    recoverySpread: adapter.recoverySpread,
+    poll: async (context) => part.of(await adapter.poll(context)),
+    ...(follower === undefined ? {} : { follower: follow(follower, part) }),
+    ...(adapter.watch === undefined ? {} : { watch: (wake, failed) => adapter.watch!(wake, failed) }),
+    close: () => adapter.close(),
+  };
+}
+
+function follow(follower: Follower, part: Part): Follower {
+  return {
+    presenceDeadline: follower.presenceDeadline,
+    present: (signal) => follower.present(signal),
+    follow: (signal, deliver) => follower.follow(signal, (delivery) => deliver(part.of(delivery))),
+  };
+}
+
+class Part {
+  readonly #filter: FilterConfig;
+
+  constructor(filter: FilterConfig) {
+    this.#filter = filter;
+  }
+
+  of(delivery: Delivery): Delivery;
+  of(observation: Observation | Failure): Observation | Failure;
+  of(observation: Observation | Failure): Observation | Failure {
+    if (observation.kind !== 'list' && observation.kind !== 'change') return observation;
+    const services: Listing[] = [];
+    const gone: string[] = [];
+    for (const listing of observation.services) {
+      const name = this.#nameOf(listing.name);
+      if (name === undefined) continue;
+      const rows = this.#rowsOf(listing);
+      if (rows === undefined) gone.push(name);
+      else services.push({ ...listing, name, rows });
+    }
+    const releases = observation.releases.flatMap((mark) => this.#markOf(mark));
+    if (observation.kind === 'list') return { ...observation, services, releases };
+    for (const name of observation.gone) {
+      const own = this.#nameOf(name);
+      if (own !== undefined) gone.push(own);
+    }
+    return { ...observation, services, gone, releases };
+  }
+
+  /** The name of a service in this part; undefined: it is not in it. */
+  #nameOf(name: string): string | undefined {
+    const { prefix = '', services } = this.#filter;
+    if (!name.startsWith(prefix) || name.length === prefix.length) return undefined;
+    const own = name.slice(prefix.length);
+    const lower = own.toLowerCase();
+    if (services !== undefined && !services.some((glob) => matchesGlob(glob.toLowerCase(), lower))) return undefined;
+    return own;
+  }
+
+  /** The endpoints of a service in this part; undefined: it has none there. */
+  #rowsOf({ rows }: Listing): Listing['rows'] | undefined {
+    const { tag } = this.#filter;
+    if (tag === undefined) return rows;
+    const own = rows.filter(({ tags }) => tags.includes(tag));
+    return own.length === 0 ? undefined : own;
+  }
+
+  #markOf(mark: ReleaseMark): ReleaseMark[] {
+    if (mark.service === '*') return [mark];
+    const service = this.#nameOf(mark.service);
+    return service === undefined ? [] : [{ ...mark, service }];
+  }
+}

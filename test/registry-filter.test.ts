@@ -1,0 +1,117 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import type { FilterConfig, LimitsConfig } from '../src/config/types.js';
+import { filtered } from '../src/registry/filter.js';
+import { registryIdentity } from '../src/registry/identity.js';
+import { openAdapter } from '../src/registry/open.js';
+import type { Listing, Row } from '../src/registry/registry.js';
+import type { Adapter, Delivery, Observation } from '../src/registry/sync.js';
+
+const LIMITS: LimitsConfig = { maxServices: 2, maxEndpoints: 3, maxEndpointsPerService: 3, maxBody: 1024 * 1024 };
+const FILE = `
+services:
+  team-a-orders:
+    endpoints:
+      - { address: 10.0.0.1, port: 80, tags: [live] }
+      - { address: 10.0.0.2, port: 80, tags: [canary] }
+  team-a-jobs: { endpoints: [{ address: 10.0.0.3, port: 80, tags: [canary] }] }
+  team-a-: { endpoints: [{ address: 10.0.0.4, port: 80, tags: [live] }] }
+  team-b-orders: { endpoints: [{ address: 10.0.0.5, port: 80, tags: [live] }] }
+release: { team-a-orders: 2031-05-04T09:30:00Z, team-b-orders: 2031-05-04T09:30:00Z, "*": 2031-05-04T09:30:00Z }
+`;
+
+async function read(folder: string, filter: FilterConfig) {
+  const path = join(folder, 'services.yaml');
+  writeFileSync(path, FILE);
+  const adapter = openAdapter({ type: 'file', path, filter }, { softTtl: 10_000, limits: LIMITS, allowAddresses: [] });
+  const seen = await adapter.poll({ signal: AbortSignal.timeout(5000), fresh: true });
+  adapter.close();
+  if (seen.kind !== 'list') throw new Error(JSON.stringify(seen));
+  const services = Object.fromEntries(
+    seen.services.map(({ name, rows }) => [name, rows.map(({ address }) => address)]),
+  );
+  return { services, releases: seen.releases.map(({ service }) => service) };
+}
+
+t.test('a filter shows a part of a registry as if it were the whole', async (t) => {
+  const folder = t.testdir({});
+  t.same(
+    await read(folder, { prefix: 'team-a-' }),
+    { services: { orders: ['10.0.0.1', '10.0.0.2'], jobs: ['10.0.0.3'] }, releases: ['orders', '*'] },
+    'the prefix is taken off, of release marks too; a name that is nothing else has no name left',
+  );
+  t.same(
+    (await read(folder, { prefix: 'team-a-', tag: 'live' })).services,
+    { orders: ['10.0.0.1'] },
+    'endpoints without the tag are not there, nor services without any',
+  );
+  t.same((await read(folder, { prefix: 'team-a-', services: ['J*'] })).services, { jobs: ['10.0.0.3'] });
+  t.same(Object.keys((await read(folder, { services: ['team-?-orders'] })).services), [
+    'team-a-orders',
+    'team-b-orders',
+  ]);
+});
+
+t.test('limits are counted after the filter: other tenants do not use them up', async (t) => {
+  const { services } = await read(t.testdir({}), { services: ['team-b-*'] });
+  t.same(
+    services,
+    { 'team-b-orders': ['10.0.0.5'] },
+    'although the file has more services and endpoints than the limits',
+  );
+});
+
+t.test('parts of one registry are different registries', async (t) => {
+  const base = { type: 'file', path: '/x' } as const;
+  t.equal(registryIdentity(base), 'file:/x');
+  t.equal(registryIdentity({ ...base, filter: { tag: 'live', prefix: 'a-' } }), 'file:/x[tag=live prefix=a-]');
+});
+
+t.test('of what is watched only the changes of the part are told', async (t) => {
+  const row = (address: string, ...tags: string[]): Row => {
+    return { id: address, address, port: 80, protocol: 'tcp', priority: 0, weight: 1, tags, state: 'passing' };
+  };
+  const change = (services: Listing[], gone: string[]): Delivery => {
+    return { kind: 'change', epoch: 'e', services, gone, releases: [], rejected: [] };
+  };
+  const deliveries: Delivery[] = [
+    { kind: 'confirmed' },
+    change([{ name: 'a-orders', rows: [row('10.0.0.1', 'live'), row('10.0.0.2')] }], ['b-jobs', 'a-jobs']),
+    change([{ name: 'a-orders', rows: [row('10.0.0.2')] }], []),
+    change([{ name: 'b-orders', rows: [row('10.0.0.3', 'live')] }], []),
+  ];
+  const failure: Observation = { kind: 'unreachable', reason: 'gone' };
+  const whole = {
+    identity: 'test',
+    interval: 1,
+    deadline: 1,
+    backoff: { base: 1, cap: 1 },
+    firstSpread: 0,
+    recoverySpread: 0,
+    poll: async () => failure,
+    close: () => undefined,
+    follower: {
+      presenceDeadline: 1,
+      present: async () => ({ kind: 'same' }) as const,
+      follow: async (_signal: AbortSignal, deliver: (delivery: Delivery) => void) => {
+        for (const delivery of deliveries) deliver(delivery);
+        return 'the end';
+      },
+    },
+  } satisfies Adapter;
+  const part = filtered(whole, { prefix: 'a-', tag: 'live' });
+  t.same(
+    await part.poll({ signal: AbortSignal.timeout(1000), fresh: true }),
+    failure,
+    'failures are those of the whole',
+  );
+  const told: Delivery[] = [];
+  t.equal(await part.follower!.follow(AbortSignal.timeout(1000), (one) => told.push(one)), 'the end');
+  t.same(told, [
+    { kind: 'confirmed' },
+    change([{ name: 'orders', rows: [row('10.0.0.1', 'live')] }], ['jobs']),
+    change([], ['orders']),
+    change([], []),
+  ]);
+});
