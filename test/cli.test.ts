@@ -403,6 +403,7 @@ t.test('status, explain and accept ask the running resolver', async (t) => {
   svc.internal: the guard holds the whole zone: 2 endpoints kept against the registry's word (holdfast accept '*' --zone svc.internal lets go)
   svc.internal: guard holds endpoints of: orders
   svc.internal: nothing healthy, answered all the same: billing
+  svc.internal: not answered, all endpoints belong to others: users
   svc.internal: not understood: services.yaml:4: bad port
 
   config  /etc/holdfast/holdfast.yaml (last good)
