@@ -49,6 +49,8 @@ t.test('the least configuration has every default', async (t) => {
       {
         name: 'svc.internal',
         naming: 'rfc2782',
+        datacenters: ['dc1'],
+        agentDns: [],
         registries: [{ type: 'file', path: '/etc/holdfast/services.yaml' }],
         merge: 'first',
         softTtl: 10_000,
@@ -152,6 +154,8 @@ log: { level: debug }
       {
         name: 'svc.internal',
         naming: 'rfc2782',
+        datacenters: ['dc1'],
+        agentDns: [],
         registries: [{ type: 'file', path: '/srv/services' }],
         merge: 'first',
         softTtl: 60_000,
@@ -385,7 +389,6 @@ t.test('what this version does not do is refused, not ignored', async (t) => {
   const zone = (line: string) => `${LEAST}    ${line}\n`;
   const registry = (text: string) => LEAST.replace('{ type: file, path: services.yaml }', text);
   const refused: [string, string][] = [
-    [zone('naming: consul'), ':5: zones[0].naming: naming consul is not available in this version'],
     [
       registry('{ type: consul, address: "http://127.0.0.1:8500", tokenFile: /etc/t, mirror: all }'),
       ':4: zones[0].registry.type: registry type consul is not available in this version',
@@ -592,6 +595,37 @@ zones:
   - { name: a.internal, listen: ["127.0.0.2:53"], registry: { type: file, path: b.yaml } }
 `);
   t.equal(config.zones.length, 2);
+});
+
+t.test('naming: consul has datacenters and agents', async (t) => {
+  const zone = (...lines: string[]) => `${LEAST}${lines.map((line) => `    ${line}\n`).join('')}`;
+  const good = read(zone('naming: consul', 'datacenters: [EU-west_1, dc2]', 'agentDns: ["127.0.0.1:8600"]')).zones[0]!;
+  t.same([good.naming, good.datacenters], ['consul', ['eu-west_1', 'dc2']]);
+  t.same(good.agentDns, [{ address: '127.0.0.1', port: 8600 }]);
+  const refused: [string, string][] = [
+    [
+      zone('naming: consul', 'datacenters: [query]'),
+      ':6: zones[0].datacenters[0]: expected the name of a datacenter, such as dc1, got "query"',
+    ],
+    [zone('naming: consul', 'datacenters: [a, A]'), ':6: zones[0].datacenters: a datacenter is there twice'],
+    [
+      zone('naming: consul', 'datacenters: []'),
+      ':6: zones[0].datacenters: expected a list of at least one, such as [dc1, dc2]',
+    ],
+    [zone('agentDns: ["127.0.0.1:8600"]'), ':5: zones[0].agentDns: expected only with naming: consul'],
+    [
+      zone('naming: consul', 'agentDns: ["127.0.0.1:53"]'),
+      ':6: zones[0].agentDns[0]: 127.0.0.1:53 is this server itself (listen: 127.0.0.1:53)',
+    ],
+  ];
+  for (const [text, message] of refused) t.equal(fault(text), FILE + message);
+  const view = (address: string, more: string) =>
+    `  - { name: consul, naming: consul, listen: ["${address}"], registry: { type: file, path: a.yaml }${more} }\n`;
+  const views = `version: 1\nlisten: ["127.0.0.1:53", "127.0.0.2:53"]\nzones:\n`;
+  t.equal(
+    fault(views + view('127.0.0.1:53', ', agentDns: ["127.0.0.1:8600"]') + view('127.0.0.2:53', '')),
+    `${FILE}:5: zones[1].agentDns: expected the same in all views of consul`,
+  );
 });
 
 t.test('the fail-open window is never shorter than three intervals', async (t) => {

@@ -178,6 +178,8 @@ export class Client {
     this.forwarder = new Forwarder({
       upstreams,
       domains: [],
+      agents: [],
+      recurses: () => true,
       zones: ['svc.internal'],
       cacheBytes: 1 << 20,
       maxStale: 86_400_000,

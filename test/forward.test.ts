@@ -16,7 +16,7 @@ import { COUNTER, CounterTotals } from '../src/server/counters.js';
 import { HandoverReader, HandoverWriter, handoverMemory, NO_ENVELOPE } from '../src/server/handover.js';
 import { KeptAnswers } from '../src/server/kept-answers.js';
 import { BootClock } from '../src/system/boot-clock.js';
-import { decode } from './answers-fixture.js';
+import { decode, type Reply } from './answers-fixture.js';
 import { a, type Behaviour, Client, FakeUpstream, nobody, type Rec, say, soa } from './forward-fixture.js';
 import { askUdp, framed, LOOPBACK, pause, question, Served, TcpClient, until } from './server-fixture.js';
 
@@ -675,6 +675,8 @@ t.test('what never leaves', async (t) => {
   client.forwarder.reconfigure({
     upstreams: [corp.at],
     domains,
+    agents: [],
+    recurses: () => true,
     zones: ['example'],
     cacheBytes: 1 << 20,
     maxStale: 86_400_000,
@@ -872,4 +874,27 @@ t.test('before a real server', { skip: nsd ? false : 'nsd is not installed' }, a
   await same('big.real.example', TYPE.TXT, true);
   await same('none.real.example', TYPE.A);
   await same('deep.real.example', TYPE.AAAA);
+});
+
+t.test("names of a zone that its registry's own server is asked for", async (t) => {
+  const agent = await upstream(t, () => ({ answers: [a('192.0.2.9', 0)] }));
+  const other = await upstream(t, () => ({ answers: [a('192.0.2.1', 100)] }));
+  const agents = [{ domain: 'svc.internal', upstreams: [agent.at], listen: [1] }];
+  const client = new Client(t, [other.at], { agents, recurses: () => false });
+  const peer = { family: 4, bytes: Uint8Array.of(127, 0, 0, 1), offset: 0 } as const;
+  const ask = (listen: number, more: QueryOptions = { name: 'geo.query.svc.internal', type: TYPE.A, edns: {} }) =>
+    new Promise<{ reply: Reply; kept: boolean }>((resolve) => {
+      client.forwarder.answer({ query: encodeQuery(more)!, transport: 'udp', peer, listen }, (message, keep) =>
+        resolve({ reply: decode(message!), kept: keep !== undefined }),
+      );
+    });
+  const { reply, kept } = await ask(1);
+  t.match(reply, { rcode: 0, answers: [{ address: '192.0.2.9', ttl: 0 }], flags: { aa: 0, ra: 0 } });
+  t.equal(kept, false, 'threads ask again');
+  t.equal((await ask(0)).reply.rcode, RCODE.REFUSED, 'a client of another view is not its client (R31)');
+  t.same([agent.heard.length, other.heard.length], [1, 0]);
+  await ask(1);
+  t.equal(agent.heard.length, 2, 'a lifetime of 0 is asked for each time');
+  agent.behave = () => ({ rcode: RCODE.SERVFAIL });
+  t.match((await ask(1)).reply, { answers: [{ address: '192.0.2.9' }], ede: { code: 3 } }, 'while it fails, the last');
 });

@@ -170,7 +170,7 @@ export interface Explanation {
   type: string;
   zone?: string;
   service?: string;
-  /** What a client that may ask is answered: `answer`, `nodata`, `nxdomain`, `servfail`, `refused`, `formerr`; `forwarded` for a name of no zone. */
+  /** What a client that may ask is answered: `answer`, `nodata`, `nxdomain`, `servfail`, `refused`, `formerr`; `forwarded` for a name of no zone, and for one that the agents of a zone are asked for. */
   outcome: string;
   /** One sentence a rule. */
   because: string[];

@@ -13,6 +13,10 @@ export interface ZoneSpec {
   /** Lower case, no trailing dot. */
   readonly name: string;
   readonly naming: 'rfc2782' | 'consul';
+  /** Of `naming: consul`, the first one's names need not say it. */
+  readonly datacenters?: readonly string[];
+  /** Names that the zone cannot know are handed over, for the registry's own name server. */
+  readonly handsOver?: boolean;
   readonly answerTtl: Ms;
   readonly negativeTtl: Ms;
   readonly allow: readonly string[];

@@ -24,6 +24,11 @@ export function putReverse(
   write(table, name, sets);
 }
 
+/** Whether the address's reverse name has a record of the zone. */
+export function hasReverse(table: AnswerTable, zone: number, address: Uint8Array): boolean {
+  return table.inlineSets(REVERSE_ZONE, reverseName(address)).some(({ set }) => zoneOf(set) === zone);
+}
+
 /** Takes the zone's record away, and the name with its last one. */
 export function removeReverse(table: AnswerTable, zone: number, address: Uint8Array): void {
   const name = reverseName(address);

@@ -3,7 +3,7 @@ import { joinName } from '../dns/names.js';
 import type { Row } from '../registry/registry.js';
 import type { ServiceView } from './contract.js';
 import type { SetRef } from './entry.js';
-import { type ServiceName, serviceNames } from './naming/rfc2782.js';
+import type { Naming, ServiceName } from './naming/naming.js';
 import { type CompiledSet, compileAddresses, compileSrv } from './service-sets.js';
 import type { AnswerTable } from './table.js';
 
@@ -13,8 +13,7 @@ export interface Place {
   readonly zone: number;
   /** The zone's name in wire form. */
   readonly wire: Uint8Array;
-  /** The name below which its targets stand, in wire form; absent when it is too long to exist. */
-  readonly targets: Uint8Array | undefined;
+  readonly naming: Naming;
   /** Seconds. */
   readonly ttl: number;
 }
@@ -38,7 +37,7 @@ export class ServiceEntries {
     const before = new Map(this.#published.map((published) => [published.name, published.sets]));
     const compiler = new Compiler(this.#place, view);
     const after: Published[] = [];
-    for (const name of serviceNames(view.label, view.rows)) {
+    for (const name of this.#place.naming.serviceNames(view.label, view.rows)) {
       const wire = this.#wire(name.name);
       if (wire === undefined) continue;
       const sets = compiler.sets(name, before.get(name.name) ?? []);
@@ -96,9 +95,9 @@ class Compiler {
   sets(name: ServiceName, old: readonly SetRef[]): SetRef[] {
     if (name.kind === 'non-terminal' || name.rows.length === 0) return [];
     const answer = this.#answer(name.rows);
-    const { targets, ttl } = this.#place;
+    const { naming, ttl } = this.#place;
     const order = { stable: this.#view.order === 'stable', most: this.#view.maxAnswers ?? 0 };
-    answer.srv ??= this.#store(compileSrv(answer.rows, targets, ttl, order), old);
+    answer.srv ??= this.#store(compileSrv(answer.rows, naming, ttl, order), old);
     if (name.kind === 'srv') return answer.srv;
     answer.addresses ??= this.#store(compileAddresses(answer.rows, ttl, order), old);
     return [...answer.addresses, ...answer.srv];

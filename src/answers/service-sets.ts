@@ -2,6 +2,7 @@
 import { addressBytes, quad, targetLabelLength } from '../dns/addresses.js';
 import { MAX_NAME, TYPE } from '../dns/constants.js';
 import type { Row } from '../registry/registry.js';
+import type { Naming } from './naming/naming.js';
 import { addressSet, type SetOrder, type SrvItem, srvSet, type WeightedAddress } from './sets.js';
 
 export interface CompiledSet {
@@ -15,22 +16,29 @@ export interface CompiledSet {
  */
 export function compileSrv(
   rows: readonly Row[],
-  targets: Uint8Array | undefined,
+  naming: Pick<Naming, 'targets' | 'target'>,
   ttl: number,
   order: SetOrder,
 ): CompiledSet[] {
-  if (targets === undefined) return [];
+  const { targets } = naming;
   const items = new Map<string, SrvItem>();
   for (const row of rows) {
-    if (!hasRecords(row) || targetLabelLength(row.address) + 1 + targets.length > MAX_NAME) continue;
-    const key = `${row.address} ${row.port}`;
+    if (!hasRecords(row)) continue;
+    const target = naming.target(row);
+    if (target === undefined && (!targets || targetLabelLength(row.address) + 1 + targets.length > MAX_NAME)) continue;
+    const key = `${target?.key ?? row.address} ${row.port}`;
     const known = items.get(key);
-    if (known === undefined || row.priority < known.priority) items.set(key, row);
-    else if (row.priority === known.priority && row.weight > known.weight) items.set(key, row);
+    if (known !== undefined && (row.priority > known.priority || !isBetter(row, known))) continue;
+    const { address, port, priority, weight } = row;
+    items.set(key, target === undefined ? row : { address, port, priority, weight, named: target });
   }
   if (items.size === 0) return [];
   const sorted = [...items.values()].sort((a, b) => a.priority - b.priority);
   return [{ type: TYPE.SRV, bytes: srvSet(ttl, sorted, targets, order) }];
+}
+
+function isBetter(a: SrvItem, b: SrvItem): boolean {
+  return a.priority < b.priority || a.weight > b.weight;
 }
 
 /**

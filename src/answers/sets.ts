@@ -1,6 +1,7 @@
 /** Compiles record sets to the blocks that readers assemble replies from, for the layout see shared.ts. */
 import { ByteWriter } from '../dns/byte-writer.js';
-import { QUESTION_OWNER, writeAddress, writeSrvOfAddress } from '../dns/records.js';
+import { QUESTION_OWNER, writeAddress, writeSrv, writeSrvOfAddress } from '../dns/records.js';
+import type { Target } from './naming/naming.js';
 import {
   SET_COUNT,
   SET_FLAGS,
@@ -31,6 +32,8 @@ export interface WeightedAddress {
 export interface SrvItem extends WeightedAddress {
   readonly priority: number;
   readonly port: number;
+  /** Absent: the name of its address. */
+  readonly named?: Target;
 }
 
 const MAX_RECORDS = 0xffff;
@@ -60,6 +63,18 @@ export function singleSet(record: Uint8Array, zone = 0): Uint8Array {
   return single.slice(0, size);
 }
 
+/** Records of one type and different lengths, always in this order. */
+export function recordsSet(all: readonly Uint8Array[]): Uint8Array {
+  records.reset();
+  const places = all.slice(0, MAX_RECORDS).map((bytes): Place => {
+    const at = records.length;
+    records.bytes(bytes);
+    return { at, length: bytes.length, tail: 0 };
+  });
+  const layout = { order: { stable: true, most: 0 }, stride: 0, targets: [] };
+  return assemble({ ...layout, weights: places.map(() => 1), groups: [places.length], places }, records.view());
+}
+
 /** A or AAAA records of one priority, in the given order; addresses do not repeat and are of one family. */
 export function addressSet(ttl: number, addresses: readonly WeightedAddress[], order: SetOrder): Uint8Array {
   records.reset();
@@ -75,9 +90,14 @@ export function addressSet(ttl: number, addresses: readonly WeightedAddress[], o
 
 /**
  * SRV records, best priority first, each with its target's address record behind it. `parent`: the name in wire form
- * below which targets stand.
+ * below which targets stand that have no name of their own.
  */
-export function srvSet(ttl: number, items: readonly SrvItem[], parent: Uint8Array, order: SetOrder): Uint8Array {
+export function srvSet(
+  ttl: number,
+  items: readonly SrvItem[],
+  parent: Uint8Array | undefined,
+  order: SetOrder,
+): Uint8Array {
   records.reset();
   const weights: number[] = [];
   const groups: number[] = [];
@@ -87,14 +107,17 @@ export function srvSet(ttl: number, items: readonly SrvItem[], parent: Uint8Arra
   for (const item of items) {
     if (places.length === MAX_RECORDS || records.length > MAX_RECORD_BYTES) break;
     const at = records.length;
-    writeSrvOfAddress(records, ttl, item, parent);
+    const { named } = item;
+    if (named !== undefined) writeSrv(records, ttl, { ...item, target: named.wire });
+    else writeSrvOfAddress(records, ttl, item, parent!);
     const length = records.length - at;
     writeAddress(records, ttl, item.address);
     places.push({ at, length, tail: records.length - at - length });
     if (places.length > 1 && items[places.length - 2]!.priority !== item.priority) groups.push(places.length - 1);
     weights.push(item.weight);
-    const number = numbers.get(item.address) ?? numbers.size;
-    numbers.set(item.address, number);
+    const key = named?.key ?? item.address;
+    const number = numbers.get(key) ?? numbers.size;
+    numbers.set(key, number);
     targets.push(number);
   }
   groups.push(places.length);

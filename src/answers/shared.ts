@@ -32,6 +32,8 @@ export interface SharedZone {
   /** Wire form, lower case. */
   readonly name: Uint8Array;
   readonly naming: 'rfc2782' | 'consul';
+  readonly datacenters?: readonly string[];
+  readonly handsOver?: boolean;
   /** Indexes of listen addresses; absent: all (R31). */
   readonly listen?: readonly number[];
   /** Pairs of words: network, mask. */

@@ -152,7 +152,16 @@ export class AnswerTable {
       Int32Array.from(
         prefixes.filter((p) => p.mask.length === bytes).flatMap((p) => [...be(p.network), ...be(p.mask)]),
       );
-    const known: SharedZone = { index: zone, name: wire, naming: spec.naming, allow4: words(4), allow6: words(16) };
+    const { naming, datacenters, handsOver } = spec;
+    const known: SharedZone = {
+      index: zone,
+      name: wire,
+      naming,
+      ...(datacenters === undefined ? {} : { datacenters }),
+      ...(handsOver ? { handsOver } : {}),
+      allow4: words(4),
+      allow6: words(16),
+    };
     this.#zones = this.#zones.filter(({ index }) => index !== zone);
     this.#zones.unshift(spec.listen === undefined ? known : { ...known, listen: spec.listen });
     this.#changed();

@@ -1,15 +1,18 @@
-import { addressBytes, targetLabel } from '../dns/addresses.js';
+import { addressBytes } from '../dns/addresses.js';
 import { TYPE } from '../dns/constants.js';
 import { joinName, nameToWire } from '../dns/names.js';
 import { addressType, record, ttlSeconds } from '../dns/records.js';
+import type { ListedNode } from '../registry/registry.js';
 import type { ServiceView, ZoneAnswerState, ZoneSpec } from './contract.js';
 import { edeBlock } from './ede-block.js';
-import { STATUS_LABEL, TARGETS_LABEL, zoneProtocols } from './naming/rfc2782.js';
-import { putReverse, removeAllReverse, removeReverse } from './reverse-names.js';
+import { type Naming, namingOf } from './naming/naming.js';
+import { STATUS_LABEL } from './naming/rfc2782.js';
+import { NodeEntries } from './node-entries.js';
+import { hasReverse, putReverse, removeAllReverse, removeReverse } from './reverse-names.js';
 import { type Place, ServiceEntries } from './service-entries.js';
 import { addressSet, singleSet } from './sets.js';
 import type { AnswerTable, SetRef } from './table.js';
-import { apexSets, nameserverName, statusSets, zoneStateBlock } from './zone-records.js';
+import { apexSets, statusSets, type ZoneFacts, zoneStateBlock } from './zone-records.js';
 
 /** Compiles one zone's names into the table (R21 to R27). */
 export class ZoneAnswers {
@@ -17,10 +20,15 @@ export class ZoneAnswers {
   readonly #zone: number;
   readonly #spec: ZoneSpec;
   readonly #wire: Uint8Array;
+  readonly #facts: ZoneFacts;
+  readonly #naming: Naming;
   readonly #place: Place;
   readonly #services = new Map<string, Service>();
-  /** How many services need `_tcp.ZONE` and `_udp.ZONE`. */
-  readonly #protocols = new Map<string, number>();
+  readonly #nodes: NodeEntries;
+  /** The name of the node that has an address, for its reverse name. */
+  readonly #nodeNames = new Map<string, string>();
+  /** How many services need a name without records that they share. */
+  readonly #shared = new Map<string, number>();
   #negative = 0;
   #negativeText = '';
   #shown = false;
@@ -28,27 +36,29 @@ export class ZoneAnswers {
   /**
    * Nothing is answered before the first `setState`, so that a zone can be filled first; from then on it exists for
    * readers, and it wins over an equal zone that was there before. Throws on a zone name without wire form.
+   * `status`: the slot whose EDE goes with names of hosts.
    */
-  constructor(table: AnswerTable, zoneIndex: number, spec: ZoneSpec) {
+  constructor(table: AnswerTable, zoneIndex: number, spec: ZoneSpec, status = 0) {
     const wire = nameToWire(spec.name);
     if (wire === undefined || wire.length < 2) throw new Error(`zone ${spec.name} has no wire form`);
-    if (spec.naming !== 'rfc2782') throw new Error(`zone ${spec.name}: naming ${spec.naming} has no forms here`);
     this.#table = table;
     this.#zone = zoneIndex;
     this.#spec = spec;
     this.#wire = wire;
-    const targets = joinName([TARGETS_LABEL], wire);
-    this.#place = { table, zone: zoneIndex, wire, targets, ttl: ttlSeconds(spec.answerTtl) };
+    this.#naming = namingOf(spec, wire);
+    this.#facts = { wire, spec, nameserver: joinName(this.#naming.nameserver.split('.'), wire) };
+    this.#place = { table, zone: zoneIndex, wire, naming: this.#naming, ttl: ttlSeconds(spec.answerTtl) };
+    this.#nodes = new NodeEntries(this.#place, status);
   }
 
   /** Adds or replaces a service. What did not change is not rewritten. */
   putService(view: ServiceView): void {
     const known = this.#services.get(view.label);
-    const service = known ?? { entries: new ServiceEntries(this.#place), protocols: [] };
-    const before = service.protocols;
-    service.protocols = zoneProtocols(view.rows);
-    for (const protocol of service.protocols) if (!before.includes(protocol)) this.#count(protocol, 1);
-    for (const protocol of before) if (!service.protocols.includes(protocol)) this.#count(protocol, -1);
+    const service = known ?? { entries: new ServiceEntries(this.#place), shared: [] };
+    const before = service.shared;
+    service.shared = this.#naming.sharedNames(view.rows);
+    for (const name of service.shared) if (!before.includes(name)) this.#count(name, 1);
+    for (const name of before) if (!service.shared.includes(name)) this.#count(name, -1);
     service.entries.put(view);
     if (known === undefined) this.#services.set(view.label, service);
   }
@@ -57,31 +67,64 @@ export class ZoneAnswers {
     const service = this.#services.get(label);
     if (service === undefined) return;
     service.entries.remove();
-    for (const protocol of service.protocols) this.#count(protocol, -1);
+    for (const name of service.shared) this.#count(name, -1);
     this.#services.delete(label);
   }
 
-  /** R23: `10-0-0-1.ip.ZONE` and its PTR, with the EDE of `status` when given. Not an IP address: nothing happens. */
+  /** R23: the names of an address and its PTR, with the EDE of `status` when given. Not an IP address: nothing happens. */
   putTarget(address: string, status = 0): void {
     const bytes = addressBytes(address);
-    const name = bytes && joinName([targetLabel(bytes), TARGETS_LABEL], this.#wire);
-    if (bytes === undefined || name === undefined) return;
+    if (bytes === undefined) return;
     const { ttl } = this.#place;
     const type = addressType(bytes);
-    this.#table.set(this.#zone, name, status, [{ type, set: singleSet(record(type, ttl, bytes)) }]);
-    putReverse(this.#table, this.#zone, bytes, name, ttl);
+    for (const name of this.#namesOf(bytes)) {
+      this.#table.set(this.#zone, name, status, [{ type, set: singleSet(record(type, ttl, bytes)) }]);
+    }
+    this.#putReverse(address, bytes);
   }
 
   removeTarget(address: string): void {
     const bytes = addressBytes(address);
-    const name = bytes && joinName([targetLabel(bytes), TARGETS_LABEL], this.#wire);
-    if (bytes === undefined || name === undefined) return;
-    this.#table.delete(this.#zone, name);
+    if (bytes === undefined) return;
+    for (const name of this.#namesOf(bytes)) this.#table.delete(this.#zone, name);
     removeReverse(this.#table, this.#zone, bytes);
   }
 
+  /** Adds or replaces a host. Its address has a name of its own, too, once that is put as a target. */
+  putNode(node: ListedNode): void {
+    this.#nodes.put(node);
+    const [name] = this.#naming.nodeNames(node);
+    if (name === undefined) return;
+    this.#nodeNames.set(node.address, name);
+    this.#renew(node.address);
+  }
+
+  removeNode(node: ListedNode): void {
+    this.#nodes.remove(node);
+    if (this.#nodeNames.get(node.address) !== this.#naming.nodeNames(node)[0]) return;
+    this.#nodeNames.delete(node.address);
+    this.#renew(node.address);
+  }
+
+  /** The reverse name of an address that has one may have another record now. */
+  #renew(address: string): void {
+    const bytes = addressBytes(address);
+    if (bytes !== undefined && hasReverse(this.#table, this.#zone, bytes)) this.#putReverse(address, bytes);
+  }
+
+  #putReverse(address: string, bytes: Uint8Array): void {
+    const name = this.#nodeNames.get(address) ?? this.#naming.addressNames(bytes)[0];
+    const target = name === undefined ? undefined : joinName(name.split('.'), this.#wire);
+    if (target !== undefined) putReverse(this.#table, this.#zone, bytes, target, this.#place.ttl);
+  }
+
+  #namesOf(address: Uint8Array): Uint8Array[] {
+    const names = this.#naming.addressNames(address).map((name) => joinName(name.split('.'), this.#wire));
+    return names.filter((name) => name !== undefined);
+  }
+
   setState(state: ZoneAnswerState): void {
-    this.#own([], apexSets(this.#wire, this.#spec, state.serial));
+    this.#own([], apexSets(this.#facts, state.serial));
     this.#own([STATUS_LABEL], statusSets(this.#spec, state.statusText));
     const before = this.#negative;
     const negative = state.negative === undefined ? '' : `${state.negative.code} ${state.negative.text ?? ''}`;
@@ -89,7 +132,7 @@ export class ZoneAnswers {
       this.#negative = state.negative === undefined ? 0 : this.#table.put(edeBlock(state.negative));
       this.#negativeText = negative;
     }
-    this.#table.setZoneState(this.#zone, zoneStateBlock(this.#wire, this.#spec, state, this.#negative));
+    this.#table.setZoneState(this.#zone, zoneStateBlock(this.#facts, state, this.#negative));
     if (before !== this.#negative && before !== 0) this.#table.free(before);
     if (!this.#shown) this.#show();
   }
@@ -107,8 +150,8 @@ export class ZoneAnswers {
   }
 
   #show(): void {
-    this.#own([TARGETS_LABEL], []);
-    const nameserver = nameserverName(this.#wire);
+    for (const name of this.#naming.fixed) this.#own(name.split('.'), []);
+    const { nameserver } = this.#facts;
     if (nameserver !== undefined) this.#table.set(this.#zone, nameserver, 0, this.#nameserverSets());
     this.#table.setZone(this.#zone, this.#wire, this.#spec);
     this.#shown = true;
@@ -130,10 +173,11 @@ export class ZoneAnswers {
     if (name !== undefined) this.#table.set(this.#zone, name, 0, sets);
   }
 
-  #count(protocol: string, change: number): void {
-    const count = (this.#protocols.get(protocol) ?? 0) + change;
-    this.#protocols.set(protocol, count);
-    const name = joinName([`_${protocol}`], this.#wire);
+  #count(shared: string, change: number): void {
+    const count = (this.#shared.get(shared) ?? 0) + change;
+    if (count === 0) this.#shared.delete(shared);
+    else this.#shared.set(shared, count);
+    const name = joinName(shared.split('.'), this.#wire);
     if (name === undefined) return;
     if (count === 0) this.#table.delete(this.#zone, name);
     else if (count === change) this.#table.set(this.#zone, name, 0, []);
@@ -142,5 +186,5 @@ export class ZoneAnswers {
 
 interface Service {
   readonly entries: ServiceEntries;
-  protocols: readonly string[];
+  shared: readonly string[];
 }

@@ -5,7 +5,6 @@ import { joinName } from '../dns/names.js';
 import { record, soaRdata, ttlSeconds, txtRdata, writeTail } from '../dns/records.js';
 import type { ZoneAnswerState, ZoneSpec } from './contract.js';
 import type { SetRef } from './entry.js';
-import { TARGETS_LABEL } from './naming/rfc2782.js';
 import { singleSet } from './sets.js';
 import {
   NOT_SYNCED,
@@ -24,15 +23,19 @@ const REFRESH_S = 3600;
 const RETRY_S = 600;
 const EXPIRE_S = 604_800;
 
-/** `ns.ip.ZONE`, undefined when it would be over 255 octets. */
-export function nameserverName(zone: Uint8Array): Uint8Array | undefined {
-  return joinName(['ns', TARGETS_LABEL], zone);
+/** What is the same in all records of a zone. */
+export interface ZoneFacts {
+  /** Its name in wire form. */
+  readonly wire: Uint8Array;
+  readonly spec: ZoneSpec;
+  /** Of its name server; undefined when it would be over 255 octets. */
+  readonly nameserver: Uint8Array | undefined;
 }
 
-function soa(zone: Uint8Array, spec: ZoneSpec, serial: number): Uint8Array {
+function soa({ wire, spec, nameserver }: ZoneFacts, serial: number): Uint8Array {
   return soaRdata({
-    mname: nameserverName(zone) ?? ROOT,
-    rname: joinName(['hostmaster'], zone) ?? ROOT,
+    mname: nameserver ?? ROOT,
+    rname: joinName(['hostmaster'], wire) ?? ROOT,
     serial: serial >>> 0,
     refresh: REFRESH_S,
     retry: RETRY_S,
@@ -42,12 +45,12 @@ function soa(zone: Uint8Array, spec: ZoneSpec, serial: number): Uint8Array {
 }
 
 /** The sets at the apex. */
-export function apexSets(zone: Uint8Array, spec: ZoneSpec, serial: number): SetRef[] {
-  const soaRecord = record(TYPE.SOA, ttlSeconds(spec.negativeTtl), soa(zone, spec, serial));
+export function apexSets(facts: ZoneFacts, serial: number): SetRef[] {
+  const { spec, nameserver } = facts;
+  const soaRecord = record(TYPE.SOA, ttlSeconds(spec.negativeTtl), soa(facts, serial));
   const sets: SetRef[] = [{ type: TYPE.SOA, set: singleSet(soaRecord) }];
-  const target = nameserverName(zone);
-  if (target !== undefined) {
-    sets.push({ type: TYPE.NS, set: singleSet(record(TYPE.NS, ttlSeconds(spec.answerTtl), target)) });
+  if (nameserver !== undefined) {
+    sets.push({ type: TYPE.NS, set: singleSet(record(TYPE.NS, ttlSeconds(spec.answerTtl), nameserver)) });
   }
   return sets;
 }
@@ -59,13 +62,12 @@ export function statusSets(spec: ZoneSpec, strings: readonly string[]): SetRef[]
 
 /** The state block (see shared.ts). `negative` is the block number of the EDE that goes with NXDOMAIN, 0 for none. */
 export function zoneStateBlock(
-  zone: Uint8Array,
-  spec: ZoneSpec,
+  facts: ZoneFacts,
   state: Pick<ZoneAnswerState, 'synced' | 'targetsPending' | 'serial'>,
   negative: number,
 ): Uint8Array {
   const tail = new ByteWriter(512);
-  writeTail(tail, TYPE.SOA, ttlSeconds(spec.negativeTtl), soa(zone, spec, state.serial));
+  writeTail(tail, TYPE.SOA, ttlSeconds(facts.spec.negativeTtl), soa(facts, state.serial));
   const block = new Uint8Array((ZONE_SOA_BYTES + tail.length + 7) & ~7);
   const words = new Int32Array(block.buffer);
   const halves = new Uint16Array(block.buffer);

@@ -1,28 +1,20 @@
-/** A letter-digit-hyphen label, after lower-casing (R22). */
-const LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
-/** Has a meaning of its own below a zone (R23). */
-const RESERVED = 'ip';
-
-/** The label under which a name can be answered, or undefined when it has none (R22). */
-export function foldLabel(name: string): string | undefined {
-  const label = name.toLowerCase();
-  return LABEL.test(label) ? label : undefined;
-}
-
 /**
  * Which service of a zone is answered under which label. Of several that fold to one, one that the registry lists has
  * it before one that only the guard keeps, and then the first in byte order (R22).
  */
 export class Labels {
   readonly #isListed: (service: string) => boolean;
+  readonly #fold: (name: string) => string | undefined;
   /** Services by the label they claim, in byte order. */
   readonly #claims = new Map<string, readonly string[]>();
   readonly #labels = new Map<string, readonly string[]>();
   /** Services without a name of their own. */
   readonly unnamed = new Set<string>();
 
-  constructor(isListed: (service: string) => boolean) {
+  /** `fold`: the label under which a name can be answered, or undefined when it has none. */
+  constructor(isListed: (service: string) => boolean, fold: (name: string) => string | undefined) {
     this.#isListed = isListed;
+    this.#fold = fold;
   }
 
   /** Claims the service's labels: its own, when it is one, and its alias. Returns those that it claims no more. */
@@ -30,8 +22,8 @@ export class Labels {
     const before = this.of(service);
     if (alias === undefined && before.length === 1 && before[0] === service) return [];
     const now = [...new Set([service, alias])]
-      .map((name) => (name === undefined ? undefined : foldLabel(name)))
-      .filter((label) => label !== undefined && label !== RESERVED) as string[];
+      .map((name) => (name === undefined ? undefined : this.#fold(name)))
+      .filter((label) => label !== undefined);
     if (now.length === 0) this.unnamed.add(service);
     else this.unnamed.delete(service);
     if (before.join() === now.join()) return [];

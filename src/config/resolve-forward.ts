@@ -37,7 +37,8 @@ export function resolveForward(values: ConfigValues, absolute: (path: string) =>
   };
 }
 
-function checkServers(servers: readonly ListenAddress[], at: KeyPath, listen: readonly ListenAddress[]): void {
+/** Throws a ResolveFault when one of them is there twice, or is this server itself. */
+export function checkServers(servers: readonly ListenAddress[], at: KeyPath, listen: readonly ListenAddress[]): void {
   for (const [i, server] of servers.entries()) {
     if (servers.slice(0, i).some((other) => other.address === server.address && other.port === server.port)) {
       throw new ResolveFault([...at, i], `${showListen(server)} is there twice`);

@@ -4,7 +4,7 @@ import { showListen } from './addresses.js';
 import type { KeyPath } from './errors.js';
 import type { Places } from './places.js';
 import { ResolveFault } from './resolve-fault.js';
-import { resolveForward } from './resolve-forward.js';
+import { checkServers, resolveForward } from './resolve-forward.js';
 import { resolveRegistry } from './resolve-registry.js';
 import { checkFault } from './schema/check.js';
 import type { ConfigValues } from './schema/config.js';
@@ -56,6 +56,7 @@ function resolveZone(zone: ZoneValues, at: KeyPath, listen: readonly ListenAddre
   if (!registries) {
     throw new ResolveFault([...at, 'registry'], 'missing, expected a map such as { type: file, path: services.yaml }');
   }
+  checkConsul(zone, at, listen);
   if (zone.listen) checkView(zone.listen, [...at, 'listen'], listen);
   const { registry: _one, registries: _many, listen: view, maxAnswers, addressSpace, services, check, ...rest } = zone;
   const resolved = registries.map((registry, i) => {
@@ -75,6 +76,18 @@ function resolveZone(zone: ZoneValues, at: KeyPath, listen: readonly ListenAddre
     ...(maxAnswers === undefined ? {} : { maxAnswers }),
     ...(addressSpace === undefined ? {} : { addressSpace }),
   };
+}
+
+/** What only `naming: consul` has. */
+function checkConsul(zone: ZoneValues, at: KeyPath, listen: readonly ListenAddress[]): void {
+  const { naming, datacenters, agentDns } = zone;
+  if (naming !== 'consul' && agentDns.length > 0) {
+    throw new ResolveFault([...at, 'agentDns'], 'expected only with naming: consul');
+  }
+  if (new Set(datacenters).size < datacenters.length) {
+    throw new ResolveFault([...at, 'datacenters'], 'a datacenter is there twice');
+  }
+  checkServers(agentDns, [...at, 'agentDns'], listen);
 }
 
 function resolveCheck(check: ZoneValues['check'], at: KeyPath): CheckConfig {
@@ -138,6 +151,9 @@ function checkZoneNames(zones: readonly ZoneConfig[]): void {
   for (const [i, zone] of zones.entries()) {
     for (const other of zones.slice(0, i)) {
       if (other.name !== zone.name) continue;
+      if (JSON.stringify(other.agentDns) !== JSON.stringify(zone.agentDns)) {
+        throw new ResolveFault(['zones', i, 'agentDns'], `expected the same in all views of ${zone.name}`);
+      }
       const apart = zone.listen && other.listen && !zone.listen.some((a) => other.listen!.some((b) => same(a, b)));
       if (!apart) {
         throw new ResolveFault(

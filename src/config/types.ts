@@ -55,6 +55,10 @@ export interface ZoneConfig {
   /** Lower case, no trailing dot, such as `svc.internal`. */
   readonly name: string;
   readonly naming: 'rfc2782' | 'consul';
+  /** With `naming: consul`: those whose names are answered, lower case. The first is the one of names that tell none. */
+  readonly datacenters: readonly string[];
+  /** With `naming: consul`: name servers that are asked for names that this zone cannot know. */
+  readonly agentDns: readonly ListenAddress[];
   /** In order of belief (R32). */
   readonly registries: readonly RegistryConfig[];
   readonly merge: 'first' | 'union';

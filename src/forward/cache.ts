@@ -51,10 +51,10 @@ export class ForwardCache {
     return entry === undefined || now - entry.expiresAt > this.#maxStale ? undefined : entry;
   }
 
-  /** Keeps a reply that may be kept. */
-  put(key: string, reply: UpstreamReply, now: Ms): void {
+  /** Keeps a reply that may be kept. `always`: also one without a lifetime, for when there is nothing newer. */
+  put(key: string, reply: UpstreamReply, now: Ms, always: boolean): void {
     this.#failures.delete(key);
-    if (reply.lifetime === 0) return;
+    if (reply.lifetime === 0 && !always) return;
     const expiresAt = now + reply.lifetime * 1000;
     this.#entries.set(key, { reply, storedAt: now, expiresAt, retryAt: 0, failedIn: 0 });
   }

@@ -32,6 +32,10 @@ export interface ForwarderSettings {
   readonly upstreams: readonly ListenAddress[];
   /** Domains with servers of their own, in lower case. */
   readonly domains: readonly { readonly domain: string; readonly upstreams: readonly ListenAddress[] }[];
+  /** Zones of ours of which some names are asked elsewhere: the answer threads hand those over, and no others. */
+  readonly agents: readonly AgentSettings[];
+  /** Whether the client may have recursion (R26). */
+  readonly recurses: (peer: ForeignQuestion['peer']) => boolean;
   /** Our own zones: names in them never leave, whoever asks. */
   readonly zones: readonly string[];
   readonly cacheBytes: number;
@@ -45,6 +49,14 @@ export interface ForwarderSettings {
   readonly isOurs: (address: ListenAddress) => boolean;
 }
 
+export interface AgentSettings {
+  /** The zone's name. */
+  readonly domain: string;
+  readonly upstreams: readonly ListenAddress[];
+  /** Indexes of the listen addresses on which the zone exists; absent: all (R31). */
+  readonly listen?: readonly number[];
+}
+
 type Reply = ReplyForeign;
 
 interface Waiter {
@@ -53,6 +65,11 @@ interface Waiter {
   readonly reply: Reply;
   /** When its patience ends: what it gets then. */
   readonly timer: NodeJS.Timeout;
+}
+
+interface Group {
+  readonly domain: string | undefined;
+  readonly group: UpstreamGroup;
 }
 
 interface Journey {
@@ -80,6 +97,8 @@ export class Forwarder {
   /** By name in wire form. */
   #domains = new Map<string, UpstreamGroup>();
   #zones: ReadonlySet<string>;
+  /** By the zone's name in wire form. */
+  #agents = new Map<string, UpstreamGroup>();
   readonly #journeys = new Map<string, Journey>();
   readonly #loops = new LoopCheck();
   #replies: Replies;
@@ -91,6 +110,7 @@ export class Forwarder {
     this.#group = new UpstreamGroup(settings.upstreams);
     this.#zones = new Set(settings.zones.map(wire));
     this.#setDomains();
+    this.#agents = groupsOf(settings.agents);
   }
 
   /** Takes other settings. What is in the cache stays, unless its size or its domains are others. */
@@ -100,32 +120,35 @@ export class Forwarder {
     this.#replies = new Replies(this.counts, settings.maxUdp);
     const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
     const keep = before.cacheBytes === settings.cacheBytes && before.maxStale === settings.maxStale;
-    if (!keep || !same(before.domains, settings.domains))
+    if (!keep || !same(before.domains, settings.domains) || !same(before.agents, settings.agents))
       this.#cache = new ForwardCache(settings.cacheBytes, settings.maxStale);
     if (!same(before.upstreams, settings.upstreams)) this.#group = new UpstreamGroup(settings.upstreams);
     if (!same(before.domains, settings.domains)) this.#setDomains();
+    if (!same(before.agents, settings.agents)) this.#agents = groupsOf(settings.agents);
     this.#zones = new Set(settings.zones.map(wire));
   }
 
   #setDomains(): void {
-    const { domains } = this.#settings;
-    this.#domains = new Map(domains.map(({ domain, upstreams }) => [wire(domain), new UpstreamGroup(upstreams)]));
+    this.#domains = groupsOf(this.#settings.domains);
   }
 
   /** Finds upstreams that pass questions on to us: at the start, and of those that did, now and then. */
   checkLoops(again: boolean): void {
-    for (const { group } of this.groups())
+    for (const { group } of this.#resolvers())
       for (const upstream of group.upstreams)
         if ((!again || upstream.loop) && !this.#settings.isOurs(upstream.address)) this.#loops.ask(upstream);
   }
 
   /** All groups, the one for other names first, without a domain. */
-  groups(): { readonly domain: string | undefined; readonly group: UpstreamGroup }[] {
-    const { domains } = this.#settings;
-    return [
-      { domain: undefined, group: this.#group },
-      ...domains.map(({ domain }) => ({ domain, group: this.#domains.get(wire(domain))! })),
-    ];
+  groups(): Group[] {
+    const agents = this.#settings.agents.map(({ domain }) => ({ domain, group: this.#agents.get(wire(domain))! }));
+    return [...this.#resolvers(), ...agents];
+  }
+
+  /** Those that are asked for any name: an agent that asks us for names that are not its own makes no loop. */
+  #resolvers(): Group[] {
+    const domains = this.#settings.domains.map(({ domain }) => ({ domain, group: this.#domains.get(wire(domain))! }));
+    return [{ domain: undefined, group: this.#group }, ...domains];
   }
 
   get cache(): { entries: number; bytes: number } {
@@ -150,11 +173,14 @@ export class Forwarder {
     }
     this.counts.queries++;
     const limit = this.#limitOf(foreign, question);
-    const group = this.#groupOf(question);
+    const group = this.#groupOf(question, foreign.listen);
     if (this.#loops.sees(question.name))
       this.#replies.refuse(question, reply, 'this server asked for it itself: a loop');
     else if (group === 'ours') this.#replies.refuse(question, reply, 'a name of a zone of this server');
-    else this.#answer(question, group, foreign.transport === 'tcp', limit, reply);
+    else if (this.#isAgents(group)) {
+      const recurses = this.#settings.recurses(foreign.peer);
+      this.#forward(question, group, foreign.transport === 'tcp', limit, ofAgent(reply, recurses));
+    } else this.#answer(question, group, foreign.transport === 'tcp', limit, reply);
   };
 
   /** The hosts file first, then servers of the domain, then what is special, then whoever may know. */
@@ -172,25 +198,38 @@ export class Forwarder {
     }
   }
 
+  #isAgents(group: UpstreamGroup | undefined): group is UpstreamGroup {
+    for (const agents of this.#agents.values()) if (agents === group) return true;
+    return false;
+  }
+
   #limitOf({ transport }: ForeignQuestion, { edns }: Question): number {
     if (transport === 'tcp') return MAX_TCP_BYTES;
     return Math.min(edns?.payload ?? MIN_UDP_BYTES, this.#settings.maxUdp);
   }
 
   /** Of the longest domain that the name lies in; `ours` for one of our zones; undefined for any other name. */
-  #groupOf(question: Question): UpstreamGroup | 'ours' | undefined {
+  #groupOf(question: Question, listen: number): UpstreamGroup | 'ours' | undefined {
     let found: UpstreamGroup | undefined;
     for (const suffix of suffixes(question.name)) {
+      const agent = this.#agents.get(suffix);
+      if (agent !== undefined && this.#isAskedOn(suffix, listen)) return agent;
       if (this.#zones.has(suffix)) return 'ours';
       found ??= this.#domains.get(suffix);
     }
     return found;
   }
 
+  #isAskedOn(zone: string, listen: number): boolean {
+    return this.#settings.agents.some(
+      (agent) => wire(agent.domain) === zone && agent.listen?.includes(listen) !== false,
+    );
+  }
+
   #forward(question: Question, group: UpstreamGroup, tcp: boolean, limit: number, reply: Reply): void {
     const now = this.#settings.now();
-    // A question without RD asks what is in a cache: not everybody's business.
-    if (!question.recursionDesired) {
+    // A question without RD asks what is in a cache: not everybody's business. An agent's names are the zone's own.
+    if (!question.recursionDesired && !this.#isAgents(group)) {
       this.#replies.refuse(question, reply, 'recursion was not desired');
       return;
     }
@@ -244,7 +283,8 @@ export class Forwarder {
       if (failing && !group.takeCheck(now, CHECK_MS)) return false;
       this.#start(question, group, tcp);
     }
-    return !failing && now - entry.expiresAt > JUST_EXPIRED_MS && this.#journeys.has(question.key);
+    const justExpired = entry.expiresAt > entry.storedAt && now - entry.expiresAt <= JUST_EXPIRED_MS;
+    return !failing && !justExpired && this.#journeys.has(question.key);
   }
 
   #start(question: Question, group: UpstreamGroup, tcp: boolean): Journey {
@@ -270,7 +310,7 @@ export class Forwarder {
     const now = this.#settings.now();
     if (reason === undefined && reply !== undefined) {
       // What was asked for one client's network, or with an option of unknown meaning, is not for others.
-      if (question.options.length === 0) journey.cache.put(journey.key, reply, now);
+      if (question.options.length === 0) journey.cache.put(journey.key, reply, now, this.#isAgents(group));
       for (const waiter of journey.waiters) {
         clearTimeout(waiter.timer);
         this.#replies.live(waiter.question, reply, waiter.limit, waiter.reply);
@@ -328,4 +368,16 @@ export class Forwarder {
 
 function wire(name: string): string {
   return Buffer.from(nameToWire(name)!).toString('latin1');
+}
+
+function groupsOf(domains: ForwarderSettings['domains']): Map<string, UpstreamGroup> {
+  return new Map(domains.map(({ domain, upstreams }) => [wire(domain), new UpstreamGroup(upstreams)]));
+}
+
+/** A zone's names are answered to clients that may not have recursion, too. No thread gives them again. */
+function ofAgent(reply: Reply, recurses: boolean): Reply {
+  return (message) => {
+    if (message !== undefined && !recurses) message[3]! &= 0x7f;
+    reply(message);
+  };
 }

@@ -1,29 +1,22 @@
 /** What a name below a zone is, and which endpoints it narrows to (R21 to R25). */
+import { type Form, NO_FORM } from '../answers/naming/form.js';
 import { STATUS_LABEL, serviceNames, TARGETS_LABEL } from '../answers/naming/rfc2782.js';
 import type { CatalogRow } from '../catalog/row.js';
-import type { Service } from '../catalog/service.js';
 import { canonicalAddress } from '../config/addresses.js';
 import { addressBytes, reverseName, targetLabel } from '../dns/addresses.js';
 import { wireToName } from '../dns/names.js';
+import { consulMeaning } from './explain-consul.js';
+import { holderOf, type NameMeaning } from './name-meaning.js';
 import type { Zone } from './zone.js';
-
-export interface NameMeaning {
-  /** The types that the name may have. */
-  readonly types: readonly string[];
-  /** A sentence each. */
-  readonly words: readonly string[];
-  readonly service?: Service;
-  /** The endpoints that the name is about. */
-  readonly rows?: readonly CatalogRow[];
-}
 
 const SERVICE_TYPES = ['A', 'AAAA', 'SRV'];
 const NAMESERVER = `ns.${TARGETS_LABEL}`;
 
-/** `below`: the labels below the zone, lower case, empty for its own name. `exists`, `fits`: what DNS says of the name. */
-export function meaningOf(zone: Zone, below: string, exists: boolean, fits: boolean): NameMeaning {
+/** `below`: the labels below the zone, lower case, empty for its own name. `exists`: what DNS says of the name. */
+export function meaningOf(zone: Zone, below: string, exists: boolean, form: Form): NameMeaning {
   if (below === '') return { types: ['SOA', 'NS'], words: ["the zone's own name (R27)"] };
   if (below === STATUS_LABEL) return { types: ['TXT'], words: ['the zone tells its state here (R22)'] };
+  if (zone.config.naming === 'consul') return consulMeaning(zone, below, exists, form);
   if (below === TARGETS_LABEL) return { types: [], words: ['reserved: names of addresses are below it (R22, R23)'] };
   if (below === NAMESERVER && exists)
     return { types: ['A', 'AAAA'], words: ["the zone's name server: the addresses that it listens on (R27)"] };
@@ -33,7 +26,7 @@ export function meaningOf(zone: Zone, below: string, exists: boolean, fits: bool
   if (labels.length === 1 && exists && first.startsWith('_'))
     return { types: [], words: [`names of services are below it: _SERVICE.${first} (R21)`] };
   const label = labels.length === 2 && (second === '_tcp' || second === '_udp') ? first.slice(1) : labels.at(-1)!;
-  return ofService(zone, label, below, exists, fits);
+  return ofService(zone, label, below, exists, form !== NO_FORM);
 }
 
 function ofService(zone: Zone, label: string, below: string, exists: boolean, fits: boolean): NameMeaning {
@@ -85,13 +78,6 @@ function target(zone: Zone, label: string, exists: boolean): NameMeaning {
     return { types, words: [words] };
   }
   return { types, words: [`the name of ${address}, ${holderOf(zone, address)} (R23)`] };
-}
-
-export function holderOf(zone: Zone, address: string): string {
-  for (const [left] of zone.names.kept.leaving()) {
-    if (left === address) return 'which no endpoint has any more: the name is kept for keepTargets';
-  }
-  return 'which an endpoint of the zone has';
 }
 
 /** The address of a target's label in its only form. */

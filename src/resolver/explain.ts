@@ -10,8 +10,9 @@ import type { VerdictStore } from '../health/verdicts.js';
 import type { BootMs, Instant } from '../system/clock.js';
 import { beliefWords, neverWords, zoneWords } from './explain-belief.js';
 import { explainEndpoint, leftOutOf } from './explain-endpoint.js';
-import { holderOf, meaningOf, type NameMeaning, reversedAddress } from './explain-name.js';
-import { askOwn, fitsBelow, type OwnReply } from './own-reply.js';
+import { meaningOf, reversedAddress } from './explain-name.js';
+import { holderOf, type NameMeaning } from './name-meaning.js';
+import { askOwn, formBelow, type OwnReply } from './own-reply.js';
 import type { ReportDesk } from './report-desk.js';
 import { describeAge } from './status-text.js';
 import type { Zone } from './zone.js';
@@ -51,7 +52,7 @@ export function explain(source: ExplainSource, name: string, typed: string, now:
     zone,
     below,
     reply.outcome === 'answer' || reply.outcome === 'nodata',
-    fitsBelow(wanted, zone.config.name.split('.').length),
+    formBelow(zone.config, wanted, zone.config.name.split('.').length),
   );
   const stale = zone.sources.isStale(now.boot, zone.config.softTtl, meaning.service);
   const never = reply.outcome === 'servfail' && !zone.sources.complete;

@@ -4,9 +4,10 @@ import { readFile } from 'node:fs/promises';
 import type { ForwardStatus } from '../admin/documents.js';
 import { showListen } from '../config/addresses.js';
 import type { Config, ForwardConfig, ListenAddress } from '../config/types.js';
-import { Forwarder, type ForwarderSettings } from '../forward/forwarder.js';
+import { type AgentSettings, Forwarder, type ForwarderSettings } from '../forward/forwarder.js';
 import { readResolvConf } from '../forward/resolv-conf.js';
 import type { Upstream } from '../forward/upstreams.js';
+import { allowed, allows } from '../server/acl.js';
 import type { ForwardSettings } from '../server/answer-server.js';
 import { planSockets } from '../server/listen-plan.js';
 import { OwnAddresses } from '../server/own-addresses.js';
@@ -18,6 +19,22 @@ const MAX_UDP_BYTES = 1_232;
 /** resolv.conf is looked at, and upstreams that looped are asked again, this often. */
 const LOOK_MS: Ms = 5_000;
 const LOOPS_EVERY = 12;
+
+type ForwardPart = Omit<ForwardConfig, 'allow'>;
+/** Only names of zones with `agentDns` are asked elsewhere. */
+const NOTHING: ForwardPart = { upstreams: [], domains: [], cacheSize: 4 * 1024 * 1024, maxStale: 86_400_000 };
+
+function agentsOf({ zones, listen }: Config): ForwarderSettings['agents'] {
+  return [...new Set(zones.map(({ name }) => name))].flatMap((domain): AgentSettings[] => {
+    const views = zones.filter(({ name }) => name === domain);
+    const upstreams = views[0]?.agentDns ?? [];
+    if (upstreams.length === 0) return [];
+    if (views.some((view) => view.listen === undefined)) return [{ domain, upstreams }];
+    const addresses = new Set(views.flatMap((view) => view.listen!.map(showListen)));
+    const on = listen.flatMap((address, i) => (addresses.has(showListen(address)) ? [i] : []));
+    return [{ domain, upstreams, listen: on }];
+  });
+}
 
 export class ForwardLink {
   readonly #log: Log;
@@ -48,8 +65,7 @@ export class ForwardLink {
   /** For the answer server; undefined while nothing is forwarded. */
   get settings(): ForwardSettings | undefined {
     const forwarder = this.#forwarder;
-    const allow = this.#config.forward?.allow;
-    return forwarder && allow ? { allow, answer: forwarder.answer } : undefined;
+    return forwarder && { allow: this.#config.forward?.allow ?? [], answer: forwarder.answer };
   }
 
   /** Once the sockets answer: a loop can be seen from now on. */
@@ -122,25 +138,28 @@ export class ForwardLink {
     this.#own.setPlans(planSockets(config.listen));
     this.#fault = undefined;
     this.#followHosts(forward?.hosts);
-    if (forward === undefined) {
+    if (forward === undefined && agentsOf(config).length === 0) {
       this.#forwarder?.close();
       this.#forwarder = undefined;
       return;
     }
-    if (forward.resolvConf !== undefined) this.#readResolvConf(forward.resolvConf);
-    const settings = this.#settingsOf(config, forward);
+    if (forward?.resolvConf !== undefined) this.#readResolvConf(forward.resolvConf);
+    const settings = this.#settingsOf(config, forward ?? NOTHING);
     if (this.#forwarder === undefined) this.#forwarder = new Forwarder(settings);
     else this.#forwarder.reconfigure(settings);
   }
 
-  #settingsOf(config: Config, forward: ForwardConfig): ForwarderSettings {
+  #settingsOf(config: Config, { upstreams, domains, resolvConf, cacheSize, maxStale }: ForwardPart): ForwarderSettings {
+    const recursion = config.forward && allowed(config.forward.allow);
     return {
-      upstreams: forward.resolvConf === undefined ? forward.upstreams : this.#found,
-      domains: forward.domains,
+      recurses: (peer) => recursion !== undefined && allows(recursion, peer),
+      upstreams: resolvConf === undefined ? upstreams : this.#found,
+      domains,
+      agents: agentsOf(config),
       ...(this.#hosts ? { hosts: this.#hosts.hosts } : {}),
       zones: config.zones.map((zone) => zone.name),
-      cacheBytes: forward.cacheSize,
-      maxStale: forward.maxStale,
+      cacheBytes: cacheSize,
+      maxStale,
       maxUdp: MAX_UDP_BYTES,
       now: () => this.#clock.now().boot,
       isOurs: (address) => this.#isOurs(address),

@@ -1,14 +1,16 @@
 /** Asks the responder as any client would, so that what is told of an answer is what is given. */
-import { fitsForm } from '../answers/naming/rfc2782.js';
+import { type Form, NO_FORM } from '../answers/naming/form.js';
+import { formOf } from '../answers/naming/form-of.js';
+import type { SharedZone } from '../answers/shared.js';
 import type { AnswerTable } from '../answers/table.js';
 import { HEADER_BYTES, OPTION_EDE, RCODE, TYPE } from '../dns/constants.js';
 import { encodeQuery } from '../dns/encode-query.js';
 import { wireToName } from '../dns/names.js';
 import { Query } from '../dns/query.js';
 import { COUNTER_WORDS } from '../server/counters.js';
-import { Responder } from '../server/respond.js';
+import { NEEDS_CONTROL, Responder } from '../server/respond.js';
 
-export type Outcome = 'answer' | 'nodata' | 'nxdomain' | 'servfail' | 'refused' | 'formerr';
+export type Outcome = 'answer' | 'nodata' | 'nxdomain' | 'servfail' | 'refused' | 'formerr' | 'forwarded';
 
 export interface OwnQuestion {
   readonly name: string;
@@ -54,18 +56,19 @@ export function askOwn(table: AnswerTable, { name, type, from, listen }: OwnQues
     responder.beginBatch();
     const length = responder.respond(query, query.length, peer, listen, 'tcp', out);
     responder.endBatch();
+    if (length === NEEDS_CONTROL) return { outcome: 'forwarded', type: undefined, pointer: undefined, ede: undefined };
     return read(Buffer.from(out.buffer, 0, length));
   } finally {
     table.removeReader(reader);
   }
 }
 
-/** Does a name of `zoneLabels` labels and more fit a form below its zone (R25)? */
-export function fitsBelow(name: string, zoneLabels: number): boolean {
+/** The form of a name in a zone of `zoneLabels` labels (R25). */
+export function formBelow(zone: Pick<SharedZone, 'naming' | 'datacenters'>, name: string, zoneLabels: number): Form {
   const bytes = encodeQuery({ name, type: TYPE.A });
   const query = new Query();
-  if (bytes === undefined || query.parse(bytes, bytes.length) !== 0) return false;
-  return fitsForm(bytes, query.labels, query.labelCount - zoneLabels);
+  if (bytes === undefined || query.parse(bytes, bytes.length) !== 0) return NO_FORM;
+  return formOf(zone, bytes, query.labels, query.labelCount - zoneLabels);
 }
 
 function read(reply: Buffer): OwnReply {

@@ -28,6 +28,8 @@ export function answerSpec(config: ZoneConfig, deps: ZoneDeps): ZoneSpec {
   return {
     name: config.name,
     naming: config.naming,
+    ...(config.naming === 'consul' ? { datacenters: config.datacenters } : {}),
+    ...(config.agentDns.length > 0 ? { handsOver: true } : {}),
     answerTtl: config.answerTtl,
     negativeTtl: config.negativeTtl,
     allow: config.allow,

@@ -1,13 +1,16 @@
 /** A zone's names in the answer table: which service is answered under which label, and with which EDE. */
 import type { Ede, ZoneAnswerState, ZoneSpec } from '../answers/contract.js';
+import { namingOf } from '../answers/naming/naming.js';
 import type { AnswerTable } from '../answers/table.js';
 import { ZoneAnswers } from '../answers/zone-answers.js';
 import { Labels } from '../catalog/labels.js';
 import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import { EDE } from '../dns/constants.js';
+import { nameToWire } from '../dns/names.js';
 import type { BootMs, Ms } from '../system/clock.js';
 import { KeptTargets } from './kept-targets.js';
+import { ZoneNodes } from './zone-nodes.js';
 
 /** How long readers may go on with the answers of earlier settings after a reload. */
 const RETIRED_MS: Ms = 5_000;
@@ -38,8 +41,9 @@ interface StaleWords {
 }
 
 export class ZoneNames {
-  readonly labels: Labels;
+  labels: Labels;
   readonly kept: KeptTargets;
+  readonly nodes: ZoneNodes;
   readonly #source: NamesSource;
   readonly #table: AnswerTable;
   readonly #whole: StaleWords;
@@ -60,26 +64,39 @@ export class ZoneNames {
     this.#spec = spec;
     this.#source = source;
     this.kept = new KeptTargets(keepTargets);
-    this.labels = new Labels((name) => source.service(name)?.listed === true);
-    this.#answers = new ZoneAnswers(table, table.allocZone(), spec);
+    this.labels = this.#newLabels();
     this.#whole = this.#newWords();
     this.#withheld = table.allocStatus();
     table.setStatus(this.#withheld, { code: EDE.NO_REACHABLE_AUTHORITY, text: 'addresses belong to others' });
+    this.#answers = new ZoneAnswers(table, table.allocZone(), spec, this.#whole.plain);
+    this.nodes = new ZoneNodes(keepTargets, {
+      put: (node) => this.#answers.putNode(node),
+      remove: (node) => this.#answers.removeNode(node),
+      hold: (address) => this.hold(address),
+      drop: (address, now) => this.kept.drop(address, now),
+    });
   }
 
   /** Answers the service under the labels that are its own (R22); takes its names away when it is not known. */
-  publish(service: Service): void {
+  publish(service: Service, now: BootMs): void {
     if (!service.known) {
-      this.forget(service);
+      this.forget(service, now);
       return;
     }
+    if (this.namesNodes) this.nodes.of(service, now);
     for (const label of this.labels.add(service.name, this.#source.answering(service).alias)) this.#publishOwner(label);
     for (const label of this.labels.of(service.name)) this.#publishOwner(label);
   }
 
   /** Gives the service's labels back (R22). */
-  forget(service: Service): void {
+  forget(service: Service, now: BootMs): void {
+    this.nodes.forget(service, now);
     for (const label of this.labels.remove(service.name)) this.#publishOwner(label);
+  }
+
+  /** Hosts have names of their own. */
+  get namesNodes(): boolean {
+    return this.#spec.naming === 'consul';
   }
 
   /** A row has the address (R23). */
@@ -143,23 +160,29 @@ export class ZoneNames {
   }
 
   /** New facts of the zone. The caller publishes every service and shows the state again. */
-  reconfigure(spec: ZoneSpec, keepTargets: Ms, now: BootMs): void {
+  reconfigure(spec: ZoneSpec, keepTargets: Ms, registries: readonly string[], now: BootMs): void {
     this.kept.configure(keepTargets);
+    this.nodes.configure(keepTargets, registries, now);
     if (JSON.stringify(spec) === JSON.stringify(this.#spec)) return;
+    const renamed = spec.naming !== this.#spec.naming;
     this.#spec = spec;
     this.#retired.push({ answers: this.#answers, until: now + RETIRED_MS });
-    this.#answers = new ZoneAnswers(this.#table, this.#table.allocZone(), spec);
+    this.#answers = new ZoneAnswers(this.#table, this.#table.allocZone(), spec, this.#whole.plain);
     this.#state = '';
+    if (renamed) this.labels = this.#newLabels();
+    for (const node of this.nodes.all()) this.#answers.putNode(node);
     for (const address of this.kept.addresses()) this.#answers.putTarget(address, this.#whole.plain);
   }
 
   tick(now: BootMs): void {
     while (this.#retired[0] !== undefined && this.#retired[0].until <= now) this.#retired.shift()!.answers.dispose();
     for (const address of this.kept.expire(now)) this.#answers.removeTarget(address);
+    this.nodes.expire(now);
   }
 
   nextWake(): BootMs {
-    return Math.min(this.#retired[0]?.until ?? Number.POSITIVE_INFINITY, this.kept.nextExpiry());
+    const retired = this.#retired[0]?.until ?? Number.POSITIVE_INFINITY;
+    return Math.min(retired, this.kept.nextExpiry(), this.nodes.nextExpiry());
   }
 
   dispose(): void {
@@ -170,6 +193,14 @@ export class ZoneNames {
       this.#table.freeStatus(guarded);
     }
     this.#table.freeStatus(this.#withheld);
+  }
+
+  #newLabels(): Labels {
+    const naming = namingOf(this.#spec, nameToWire(this.#spec.name)!);
+    return new Labels(
+      (name) => this.#source.service(name)?.listed === true,
+      (name) => naming.fold(name),
+    );
   }
 
   /** A label may have changed hands: its present owner is answered under it, or nobody. */

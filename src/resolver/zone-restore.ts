@@ -63,7 +63,7 @@ export class ZoneRestore {
         for (const row of service.rows.values()) if (row.answered) this.#health.answered++;
         if (waits) {
           source.guard.recount(service, source.hearing.clock.at(now.boot), true);
-          this.#names.publish(service);
+          this.#names.publish(service, now.boot);
         } else touched.add(service);
       }
     }

@@ -71,6 +71,8 @@ interface SavedSource {
   readonly releases: readonly (readonly [string, WallMs, WallMs])[];
   /** R32: names that it had and has no more. */
   readonly once?: readonly string[];
+  /** Its hosts, where they have names. */
+  readonly nodes?: readonly ListedNode[];
 }
 
 /** The first registry's facts stand in the meta itself. */
@@ -80,6 +82,7 @@ interface SavedMeta extends SavedSource {
   readonly serial: number;
   /** R23: addresses without a row, with when they go. */
   readonly kept: readonly (readonly [string, WallMs])[];
+  readonly keptNodes?: readonly (readonly [ListedNode, WallMs])[];
   /** The first registry had nothing yet. */
   readonly missing?: true;
   /** Of the other registries, by their index; one that had nothing yet is left out. */
@@ -89,23 +92,28 @@ interface SavedMeta extends SavedSource {
 export function exportMeta(zone: Zone, now: Instant): SavedMeta {
   const kept: [string, WallMs][] = [];
   for (const [address, until] of zone.names.kept.leaving()) kept.push([address, now.wall + (until - now.boot)]);
+  const keptNodes = [...zone.names.nodes.leaving()].map(([node, until]) => {
+    return [node, now.wall + (until - now.boot)] as const;
+  });
   const [first, ...others] = zone.sources.all;
   const saved = others.flatMap((source, i) => {
-    return source.from === 'none' ? [] : [[i + 1, exportSource(source, now)] as const];
+    return source.from === 'none' ? [] : [[i + 1, exportSource(zone, source, now)] as const];
   });
   return {
     wall: now.wall,
-    ...exportSource(first!, now),
+    ...exportSource(zone, first!, now),
     ...(first!.from === 'none' ? { missing: true as const } : {}),
     serial: zone.serial,
     kept,
+    ...(keptNodes.length === 0 ? {} : { keptNodes }),
     ...(saved.length === 0 ? {} : { others: saved }),
   };
 }
 
-function exportSource(source: ZoneSource, now: Instant): SavedSource {
+function exportSource(zone: Zone, source: ZoneSource, now: Instant): SavedSource {
   const { epoch, revision, hearing, guard, once } = source;
   const { zoneTripped, zoneQuietSince } = guard;
+  const nodes = [...zone.names.nodes.listed(source.identity)];
   return {
     ...(epoch === undefined ? {} : { epoch }),
     ...(revision === undefined ? {} : { revision }),
@@ -115,6 +123,7 @@ function exportSource(source: ZoneSource, now: Instant): SavedSource {
     ...(zoneQuietSince === undefined ? {} : { zoneQuietSince }),
     releases: [...source.releases].map(([service, { wall, counts }]) => [service, wall, counts] as const),
     ...(once.size === 0 ? {} : { once: [...once] }),
+    ...(nodes.length === 0 ? {} : { nodes }),
   };
 }
 
@@ -200,13 +209,20 @@ export function takeSnapshotIn(
     const facts = saved.get(index);
     if (facts === undefined || source.from !== 'none') return [];
     takeSourceIn(source, facts, now);
-    return [{ source, services: services.get(index) ?? [] }];
+    return [{ source, index, services: services.get(index) ?? [] }];
   });
   const restore: RestoreVerdict = (origins, row, settings, at) => {
     const seed = origins.map((origin) => seeds.get(origin)).find((one) => one !== undefined);
     if (seed !== undefined && row.target !== undefined) verdicts.restore(row.target, seed, settings, meta.wall, at);
   };
   zone.restored(parts, trusted, now, { column: (row) => seeds.get(row)?.column, restore }, defer);
+  zone.names.nodes.restore(
+    parts.map(({ source, index }) => [source.identity, saved.get(index)?.nodes ?? []] as const),
+    [...(meta.keptNodes ?? [])]
+      .sort((a, b) => a[1] - b[1])
+      .map(([node, until]) => [node, now.boot + (until - now.wall)] as const),
+    now.boot,
+  );
   for (const [address, until] of [...meta.kept].sort((a, b) => a[1] - b[1])) {
     zone.names.keep(address, now.boot + (until - now.wall));
   }

@@ -192,7 +192,8 @@ export class Zone {
     const services = this.sources.layers.showAll();
     for (const service of before ?? []) if (!services.has(service)) this.#replaced(service, now);
     for (const service of services) this.#aim(service, now);
-    this.names.reconfigure(answerSpec(config, deps), config.keepTargets, now.boot);
+    const registries = this.sources.all.map(({ identity }) => identity);
+    this.names.reconfigure(answerSpec(config, deps), config.keepTargets, registries, now.boot);
     this.#settle(services, now);
     this.#show(now);
   }
@@ -250,6 +251,8 @@ export class Zone {
     const touched = this.#seen(source, own);
     for (const service of touched) this.#aim(service, now);
     this.claims.contest(touched);
+    if (report.kind === 'list' || report.nodes !== undefined)
+      this.names.nodes.list(source.identity, report.nodes ?? [], believedForRemovals(report), now.boot);
     if (touched.size > 0) this.#bump(now);
     const confirmed = Math.min(now.boot, report.at);
     if (believedForRemovals(report)) {
@@ -295,7 +298,7 @@ export class Zone {
       this.unsaved.add(service.name);
       this.health.tellFloor(service);
       this.health.tellWithheld(service);
-      this.names.publish(service);
+      this.names.publish(service, now.boot);
     }
   }
 
@@ -328,7 +331,7 @@ export class Zone {
     this.probes.forget(service);
     this.#asked.unmark(service);
     this.unsaved.add(service.name);
-    this.names.forget(service);
+    this.names.forget(service, this.#now.boot);
   }
 
   /** The same name is seen through another object from now on: what hung on this one goes. */

@@ -1,4 +1,5 @@
-import { fitsForm, isTargetName } from '../answers/naming/rfc2782.js';
+import { FOREIGN_FORM, type Form, NO_FORM, TARGET_FORM } from '../answers/naming/form.js';
+import { formOf } from '../answers/naming/form-of.js';
 import {
   EDE_BARE_BYTES,
   EDE_BARE_LENGTH,
@@ -245,22 +246,35 @@ export class Responder {
     const { plan } = this;
     const { memory } = this.#reader;
     const state = memory.zoneStates[zone.index]!;
-    const fits = fitsForm(bytes, this.#query.labels, this.#reader.zoneLabel);
-    if (state === 0 || (fits && this.#mayExist(bytes, memory.half(state, ZONE_SYNCED)))) {
+    const form = formOf(zone, bytes, this.#query.labels, this.#reader.zoneLabel);
+    if (form === FOREIGN_FORM) {
+      this.#denyForeign(zone);
+      return;
+    }
+    // An agent reads any address out of its name, whoever has it.
+    if (form === TARGET_FORM && zone.handsOver) {
+      this.#handOver = true;
+      return;
+    }
+    if (state === 0 || mayExist(form, memory.half(state, ZONE_SYNCED))) {
       plan.rcode = RCODE.SERVFAIL;
       this.#fixedEde = EDE.NOT_READY;
       return;
     }
     plan.rcode = RCODE.NXDOMAIN;
     plan.authoritative = true;
-    if (fits) this.#ede = memory.word(state, ZONE_NEGATIVE_WORD);
+    if (form !== NO_FORM) this.#ede = memory.word(state, ZONE_NEGATIVE_WORD);
     this.#addSoa(zone);
   }
 
-  /** Whether a name that fits a form and was not found may exist, for all that is known. */
-  #mayExist(bytes: Uint8Array, synced: number): boolean {
-    if (synced === SYNCED) return false;
-    return synced === NOT_SYNCED || isTargetName(bytes, this.#query.labels, this.#reader.zoneLabel);
+  /** A name of the zone that only the registry's own name server knows: never NXDOMAIN. */
+  #denyForeign(zone: ReaderZone): void {
+    if (zone.handsOver) {
+      this.#handOver = true;
+      return;
+    }
+    this.plan.rcode = RCODE.SERVFAIL;
+    this.#fixedEde = EDE.NOT_SUPPORTED;
   }
 
   /** R23: a reverse name belongs to no zone of ours; the first zone that has its address and this client answers. */
@@ -345,4 +359,10 @@ function isArpa(bytes: Uint8Array, query: Query): boolean {
   if (bytes[label] !== ARPA.length) return false;
   for (let i = 0; i < ARPA.length; i++) if ((bytes[label + 1 + i]! | 0x20) !== ARPA.charCodeAt(i)) return false;
   return true;
+}
+
+/** Whether a name of this form that was not found may exist, for all that is known. */
+function mayExist(form: Form, synced: number): boolean {
+  if (form === NO_FORM || synced === SYNCED) return false;
+  return synced === NOT_SYNCED || form === TARGET_FORM;
 }

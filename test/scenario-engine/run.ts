@@ -5,7 +5,7 @@ import { parseQuestion, type Question, recordText } from './client.js';
 import { duration } from './duration.js';
 import { AnswerExpectations, Mismatch, same, serviceOf, subset } from './expect.js';
 import type { Scenario, Step } from './scenario.js';
-import { Addresses, ids, numbers, parseService } from './services.js';
+import { Addresses, ids, numbers, parseNodes, parseService } from './services.js';
 import { settings, ZONE } from './settings.js';
 import { World } from './world.js';
 
@@ -143,6 +143,10 @@ class Play {
     if (step.additionsOnly !== undefined) registry.removalsBelievable = !step.additionsOnly;
     if (step.rejected)
       registry.rejected = step.rejected.map((where) => ({ where, reason: 'rejected by the scenario' }));
+    if (step.nodes) {
+      registry.nodes = parseNodes(step.nodes);
+      if (!step.list) world.list(zone);
+    }
     if (step.list) {
       world.note(`registry lists ${JSON.stringify(step.list)}`);
       registry.services = new Map(

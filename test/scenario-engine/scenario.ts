@@ -66,6 +66,7 @@ const step = z.strictObject({
   list: services.optional(),
   change: services.optional(),
   gone: z.array(z.string()).optional(),
+  nodes: z.record(z.string(), z.string()).optional(),
   drip: drip.optional(),
   roll: roll.optional(),
   epoch: z.string().optional(),

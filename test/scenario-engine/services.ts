@@ -1,6 +1,7 @@
 /** The short form in which scenarios write what a registry lists, and the ids that expectations use. */
 import {
   type ListedCheck,
+  type ListedNode,
   type Listing,
   type Protocol,
   type Row,
@@ -82,7 +83,7 @@ function parseItem(service: string, item: number | string, addresses: Addresses)
     else if (STATES.includes(word)) state = word as RowState;
     else if (word === 'udp' || word === 'tcp') protocol = word;
     else {
-      const option = /^(id|at|port|portName|priority|weight|tag|zone)=(.+)$/.exec(word);
+      const option = /^(id|at|port|portName|priority|weight|tag|zone|node|dc)=(.+)$/.exec(word);
       if (!option) throw new Error(`"${word}" in "${item}" is not understood`);
       if (option[1] === 'tag') tags.push(option[2] ?? '');
       else options[option[1] ?? ''] = option[2] ?? '';
@@ -90,9 +91,10 @@ function parseItem(service: string, item: number | string, addresses: Addresses)
   }
   if (counted.length === 0) throw new Error(`"${item}" names no endpoint: begin with a number or a range`);
   return counted.map((n) => {
+    const address = options.at ?? addresses.addressOf(service, n);
     const row: Row = {
       id: options.id ?? `${service}-${n}`,
-      address: options.at ?? addresses.addressOf(service, n),
+      address,
       port: Number(options.port ?? 8080),
       protocol,
       ...(options.portName === undefined ? {} : { portName: options.portName }),
@@ -101,10 +103,23 @@ function parseItem(service: string, item: number | string, addresses: Addresses)
       tags: [...new Set(tags)].sort(),
       ...(options.zone === undefined ? {} : { zone: options.zone }),
       state,
+      ...(options.node === undefined ? {} : onNode(options.node, address, options.dc)),
     };
     addresses.remember(row);
     return row;
   });
+}
+
+/** `web-1` is a node that has the row's address, `web-1/10.9.0.1` one with another, so that the row has its own. */
+function onNode(text: string, address: string, dc: string | undefined): Pick<Row, 'node' | 'atNode'> {
+  const [name = '', own] = text.split('/');
+  const node = { name, address: own ?? address, ...(dc === undefined ? {} : { datacenter: dc }) };
+  return own === undefined ? { node, atNode: true } : { node };
+}
+
+/** `{ idle: 10.9.0.1 }`. */
+export function parseNodes(nodes: Readonly<Record<string, string>>): ListedNode[] {
+  return Object.entries(nodes).map(([name, address]) => ({ name, address }));
 }
 
 export function parseService(service: string, text: ServiceText, addresses: Addresses): Listing {

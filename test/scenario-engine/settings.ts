@@ -56,6 +56,8 @@ function zone(name: string, said: Readonly<Record<string, unknown>>): ZoneConfig
   return {
     name,
     naming: 'rfc2782',
+    datacenters: ['dc1'],
+    agentDns: [],
     registries: registries.map((one) => {
       return typeof one === 'string' ? { type: 'file', path: registryPath(one) } : one;
     }),

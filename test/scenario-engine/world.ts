@@ -2,7 +2,7 @@
 import type { ClientReport } from '../../src/admin/documents.js';
 import type { Config } from '../../src/config/types.js';
 import { registryIdentity } from '../../src/registry/identity.js';
-import type { Listing, ReleaseMark, Report } from '../../src/registry/registry.js';
+import type { ListedNode, Listing, ReleaseMark, Report } from '../../src/registry/registry.js';
 import { Resolver } from '../../src/resolver/resolver.js';
 import { COUNTER_WORDS } from '../../src/server/counters.js';
 import { Responder } from '../../src/server/respond.js';
@@ -33,6 +33,7 @@ interface ScriptedRegistry {
   removalsBelievable: boolean;
   rejected: { where: string; reason: string }[];
   releases: ReleaseMark[];
+  nodes: readonly ListedNode[] | undefined;
   /** Infinity before it has said anything. */
   nextPoll: BootMs;
   readonly interval: Ms;
@@ -130,6 +131,7 @@ export class World {
           removalsBelievable: true,
           rejected: [],
           releases: [],
+          nodes: undefined,
           nextPoll: Number.POSITIVE_INFINITY,
           interval: softTtl / 2,
         });
@@ -149,6 +151,7 @@ export class World {
       at: this.#boot,
       epoch: registry.epoch,
       services: [...registry.services.values()],
+      ...(registry.nodes === undefined ? {} : { nodes: registry.nodes }),
       releases: registry.releases,
       rejected: registry.rejected,
       removalsBelievable: registry.removalsBelievable,

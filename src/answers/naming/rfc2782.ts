@@ -9,8 +9,11 @@
  *     10-0-0-1.ip                      A or AAAA
  *     _status                          TXT
  */
-import { isHostLabel } from '../../dns/names.js';
+import { targetLabel } from '../../dns/addresses.js';
+import { isHostLabel, joinName } from '../../dns/names.js';
 import type { Protocol, Row } from '../../registry/registry.js';
+import { isHost, lower } from './label-bytes.js';
+import type { Naming, ServiceName, Target } from './naming.js';
 
 /** Reserved: addresses live below it (R22). */
 export const TARGETS_LABEL = 'ip';
@@ -20,12 +23,44 @@ export const PROTOCOLS: readonly Protocol[] = ['tcp', 'udp'];
 /** A label with an underscore before it has one octet less for itself. */
 const MAX_UNDERSCORED = 62;
 
-/** A name of a service: its labels below the zone, the rows that it narrows to, and the types that it has. */
-export interface ServiceName {
-  /** Joined by dots. */
-  readonly name: string;
-  readonly rows: readonly Row[];
-  readonly kind: 'service' | 'srv' | 'non-terminal';
+export class Rfc2782Naming implements Naming {
+  readonly targets: Uint8Array | undefined;
+  readonly fixed = [TARGETS_LABEL];
+  readonly nameserver = `ns.${TARGETS_LABEL}`;
+
+  constructor(wire: Uint8Array) {
+    this.targets = joinName([TARGETS_LABEL], wire);
+  }
+
+  fold(name: string): string | undefined {
+    const label = name.toLowerCase();
+    return isHostLabel(label) && label !== TARGETS_LABEL ? label : undefined;
+  }
+
+  serviceNames(label: string, rows: readonly Row[]): ServiceName[] {
+    return serviceNames(label, rows);
+  }
+
+  sharedNames(rows: readonly Row[]): readonly string[] {
+    return zoneProtocols(rows).map((protocol) => `_${protocol}`);
+  }
+
+  addressNames(address: Uint8Array): string[] {
+    return [`${targetLabel(address)}.${TARGETS_LABEL}`];
+  }
+
+  /** Nodes have no names here. */
+  nodeNames(): string[] {
+    return [];
+  }
+
+  nodeParents(): string[] {
+    return [];
+  }
+
+  target(): Target | undefined {
+    return undefined;
+  }
 }
 
 /**
@@ -117,23 +152,6 @@ export function fitsForm(bytes: Uint8Array, labels: Uint16Array, count: number):
 /** Of a name that fits a form: is it an address's (R23)? */
 export function isTargetName(bytes: Uint8Array, labels: Uint16Array, count: number): boolean {
   return count === 2 && isTargets(bytes, labels[1]!);
-}
-
-function lower(byte: number): number {
-  return byte >= 0x41 && byte <= 0x5a ? byte + 32 : byte;
-}
-
-function isAlphanumeric(byte: number): boolean {
-  return (byte >= 0x61 && byte <= 0x7a) || (byte >= 0x30 && byte <= 0x39);
-}
-
-function isHost(bytes: Uint8Array, start: number, length: number): boolean {
-  if (length === 0) return false;
-  for (let i = 0; i < length; i++) {
-    const byte = lower(bytes[start + i]!);
-    if (!isAlphanumeric(byte) && (byte !== HYPHEN || i === 0 || i === length - 1)) return false;
-  }
-  return true;
 }
 
 function isUnderscored(bytes: Uint8Array, label: number): boolean {

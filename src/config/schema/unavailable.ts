@@ -12,7 +12,6 @@ export function firstUnavailable(
   const say = (path: KeyPath, what: string) => ({ path, problem: `${what} is ${NOT_AVAILABLE}` });
   for (const [i, zone] of values.zones.entries()) {
     const at = ['zones', i] as const;
-    if (zone.naming !== 'rfc2782') return say([...at, 'naming'], `naming ${zone.naming}`);
     const registries = (zone.registries ?? []).map((registry, j) => [[...at, 'registries', j], registry] as const);
     for (const [path, registry] of [[[...at, 'registry'], zone.registry] as const, ...registries]) {
       if (registry && UNBUILT_REGISTRIES.includes(registry.type))

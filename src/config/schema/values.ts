@@ -139,6 +139,23 @@ export function zoneName<const G extends Given>(description: string, given: G): 
 }
 
 /** One letter-digit-hyphen label (R22), in lower case. */
+/** Labels that say what a name of Consul is of: no datacenter can be told by them. */
+const CONSUL_KINDS = ['service', 'node', 'addr', 'query', 'connect', 'virtual', 'ingress'];
+
+export function datacenter<const G extends Given>(description: string, given: G): Made<string, G> {
+  return scalar(
+    'datacenter',
+    (input) => {
+      const name = typeof input === 'string' ? input.toLowerCase() : '';
+      return /^[a-z0-9_-]{1,63}$/.test(name) && !CONSUL_KINDS.includes(name)
+        ? name
+        : expected('the name of a datacenter, such as dc1', input);
+    },
+    description,
+    given,
+  ) as Made<string, G>;
+}
+
 export function label<const G extends Given>(description: string, given: G): Made<string, G> {
   return scalar(
     'label',

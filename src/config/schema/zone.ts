@@ -2,7 +2,7 @@
 import { choice, list, map, overlay, section } from '../options.js';
 import { checkOptions } from './check.js';
 import { registryOption } from './registry.js';
-import { duration, integer, label, listenAddress, prefix, share, size, text, zoneName } from './values.js';
+import { datacenter, duration, integer, label, listenAddress, prefix, share, size, text, zoneName } from './values.js';
 
 /** Loopback, the private ranges (RFC 1918, RFC 4193), shared address space (RFC 6598) and link-local. */
 export const DEFAULT_ALLOW = [
@@ -48,9 +48,25 @@ const serviceOptions = {
 
 export const zoneOptions = {
   name: zoneName('The domain that this zone answers for.', { required: true }),
-  naming: choice(['rfc2782', 'consul'], 'Which names exist in it (R21). `consul` is not available in this version.', {
-    default: 'rfc2782',
-  }),
+  naming: choice(
+    ['rfc2782', 'consul'],
+    'Which names exist in it (R21): those of [rules](rules.md#r21-forms), or those of the DNS interface of Consul.',
+    {
+      default: 'rfc2782',
+    },
+  ),
+  datacenters: list(
+    datacenter('A datacenter.', {}),
+    '[dc1, dc2]',
+    'With `naming: consul`: the datacenters whose names are answered. The first is the one that is meant by names that tell none.',
+    { default: ['dc1'], min: 1 },
+  ),
+  agentDns: list(
+    listenAddress('A DNS port.', {}),
+    '["127.0.0.1:8600"]',
+    "With `naming: consul`: DNS ports of Consul's agents, asked in order, for names that the catalog does not tell of, such as those of prepared queries. Without one they are SERVFAIL.",
+    { default: [] },
+  ),
   registry: registryOption,
   registries: {
     ...list(
