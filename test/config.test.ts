@@ -386,7 +386,6 @@ t.test('forward: who is asked for other names, and for whom', async (t) => {
 });
 
 t.test('what this version does not do is refused, not ignored', async (t) => {
-  const zone = (line: string) => `${LEAST}    ${line}\n`;
   const registry = (text: string) => LEAST.replace('{ type: file, path: services.yaml }', text);
   const refused: [string, string][] = [
     [
