@@ -1,6 +1,11 @@
 #!/usr/bin/env node
 // CommonJS, since the loader of modules starts the thread pool: its size is read then, and a pool of four would be
 // full as soon as a disk hangs under a few files.
+const [major, minor] = process.versions.node.split('.').map(Number);
+if (major < 20 || (major === 20 && minor < 19)) {
+  process.stderr.write(`holdfast: Node 20.19 or later is needed, ${process.execPath} is ${process.versions.node}\n`);
+  process.exit(1);
+}
 process.env.UV_THREADPOOL_SIZE ??= '16';
 import('../dist/main.js').then(
   async ({ main }) => {

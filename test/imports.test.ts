@@ -20,6 +20,7 @@ const UPSTREAM: Record<string, readonly string[]> = {
   ask: BASE,
   client: [...BASE, 'ask'],
   admin: BASE,
+  install: [...BASE, 'forward'],
   resolver: ['registry', 'catalog', 'prober', 'health', 'answers', 'server', 'forward', 'admin', ...BASE],
 };
 /** Folders at the end of the picture, which may import everything that is not one of them. */

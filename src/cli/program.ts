@@ -152,6 +152,35 @@ function build(done: (exit: number) => void): Command {
     )
     .action(async (name, options) => done(await (await import('./accept.js')).accept(name, withConfig(options))));
 
+  const host = (usage: string, description: string) =>
+    program
+      .command(usage)
+      .description(description)
+      .addOption(
+        new Option('-c, --config <file>', `the configuration; without it ${DEFAULT_CONFIG_FILE} below the root`),
+      )
+      .option('--root <folder>', 'a folder in place of the host, in which nothing is started', '/')
+      .option('-y, --yes', 'do it; without it, only what would be done is shown');
+  host('install', 'make this the nameserver of the host: units of systemd, resolv.conf or systemd-resolved')
+    .addOption(
+      new Option('--mode <mode>', 'the host asks this server alone, or systemd-resolved asks it for the zones').choices(
+        ['resolv-conf', 'resolved'],
+      ),
+    )
+    .addHelpText(
+      'after',
+      '\nWithout --mode: resolv-conf when the configuration has `forward`, else resolved.\n' +
+        examples(['holdfast install', 'what would be done?'], ['holdfast install --yes', 'do it']),
+    )
+    .action(async ({ yes, ...options }) =>
+      done(await (await import('./install.js')).install({ ...options, yes: yes === true })),
+    );
+  host('uninstall', 'put back what was there before `holdfast install`')
+    .option('--force', 'also what was changed since')
+    .action(async ({ yes, force, ...options }) =>
+      done(await (await import('./install.js')).uninstall({ ...options, yes: yes === true, force: force === true })),
+    );
+
   return program;
 }
 

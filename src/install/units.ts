@@ -1,0 +1,55 @@
+/** Units of systemd: those of the package where it is installed, else copies that start this very program. */
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { showListen } from '../config/addresses.js';
+import type { ListenAddress } from '../config/types.js';
+import type { FileWanted } from './files.js';
+import type { Change } from './plan.js';
+
+export interface Program {
+  /** How it is started, such as `/usr/bin/node /opt/holdfast/bin/holdfast.js`. */
+  readonly command: string;
+  /** Folder with the units of this version. */
+  readonly units: string;
+  /** The configuration, when it is not the default one. */
+  readonly config?: string;
+}
+
+export const SERVICES = ['holdfast.service', 'holdfast-prober.service'] as const;
+export const UNITS = ['holdfast.socket', ...SERVICES] as const;
+const OWN = '/etc/systemd/system';
+const PACKAGED = ['/usr/lib/systemd/system', '/lib/systemd/system'];
+
+export function unitFiles(root: string, program: Program, listen: readonly ListenAddress[]): Change[] {
+  const changes: Change[] = [];
+  for (const unit of UNITS) {
+    if (PACKAGED.some((folder) => existsSync(join(root, folder, unit)))) continue;
+    const content = readFileSync(join(program.units, unit), 'utf8').replace('/usr/bin/holdfast', program.command);
+    changes.push({ path: `${OWN}/${unit}`, wanted: file(content), why: 'a unit that starts this program' });
+  }
+  if (program.config !== undefined)
+    for (const service of SERVICES)
+      changes.push({
+        path: `${OWN}/${service}.d/config.conf`,
+        wanted: file(`[Service]\nEnvironment=HOLDFAST_CONFIG=${program.config}\n`),
+        why: 'its configuration',
+      });
+  const addresses = listen.map(showListen);
+  const both = listen.some(({ address }) => address === '0.0.0.0') ? ['BindIPv6Only=ipv6-only'] : [];
+  const sockets = ['ListenDatagram', 'ListenStream'].flatMap((kind) => [
+    `${kind}=`,
+    ...addresses.map((address) => `${kind}=${address}`),
+  ]);
+  changes.push({
+    path: `${OWN}/holdfast.socket.d/listen.conf`,
+    wanted: file(
+      `# The addresses of \`listen\`: run \`holdfast install\` again when they change.\n[Socket]\n${[...both, ...sockets].join('\n')}\n`,
+    ),
+    why: 'the addresses that stay open while the resolver restarts',
+  });
+  return changes;
+}
+
+function file(content: string): FileWanted {
+  return { kind: 'file', bytes: Buffer.from(content), mode: 0o644 };
+}

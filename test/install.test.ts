@@ -1,0 +1,316 @@
+/** Making a host's nameserver, and taking it back, in a folder that stands for the host. */
+import { spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import t, { type Test } from 'tap';
+import { parseConfig } from '../src/config/load.js';
+import { applyPlan, takeBack, waysBack } from '../src/install/apply.js';
+import { readJournal } from '../src/install/journal.js';
+import { planInstall } from '../src/install/plan.js';
+import { root as project } from './root.js';
+
+const PROGRAM = { command: '/usr/bin/node /opt/holdfast/bin/holdfast.js', units: join(project, 'conf', 'systemd') };
+const ZONES = 'zones: [{ name: svc.internal, registry: { type: file, path: services.yaml } }]';
+const FORWARD = 'forward: { resolvConf: resolv.conf }';
+const OLD = 'search corp.example\n nameserver 192.0.2.1\nnameserver 2001:db8::1\noptions edns0\n';
+
+type Files = Record<string, string | { readonly link: string }>;
+
+class Folder {
+  readonly root: string;
+
+  constructor(t: Test, files: Files, config = `version: 1\n${FORWARD}\n${ZONES}\n`) {
+    this.root = t.testdir({});
+    this.put({ '/etc/holdfast/holdfast.yaml': config, ...files });
+  }
+
+  put(files: Files): void {
+    for (const [path, content] of Object.entries(files)) {
+      const full = join(this.root, path);
+      mkdirSync(dirname(full), { recursive: true });
+      if (path.endsWith('/')) mkdirSync(full, { recursive: true });
+      else if (typeof content === 'string') writeFileSync(full, content);
+      else symlinkSync(content.link, full);
+    }
+  }
+
+  read(path: string): string {
+    return readFileSync(join(this.root, path), 'utf8');
+  }
+
+  /** Every file, link and folder with its mode and content. */
+  all(): string[] {
+    const names = readdirSync(this.root, { recursive: true, encoding: 'utf8' }).sort();
+    return names.map((name) => {
+      const full = join(this.root, name);
+      const stats = lstatSync(full);
+      const mode = (stats.mode & 0o7777).toString(8);
+      if (stats.isSymbolicLink()) return `${name} -> ${readlinkSync(full)}`;
+      return stats.isDirectory() ? `${name}/ ${mode}` : `${name} ${mode} ${readFileSync(full, 'utf8')}`;
+    });
+  }
+
+  run(command: 'install' | 'uninstall', ...args: string[]): { code: number | null; out: string; err: string } {
+    const launcher = join(project, 'bin', 'holdfast.js');
+    const { status, stdout, stderr } = spawnSync(process.execPath, [launcher, command, '--root', this.root, ...args], {
+      encoding: 'utf8',
+    });
+    return { code: status, out: stdout, err: stderr };
+  }
+}
+
+t.test('a plain resolv.conf: shown first, done, done again, and taken back to the byte', async (t) => {
+  const host = new Folder(t, { '/etc/resolv.conf': OLD });
+  chmodSync(join(host.root, 'etc/resolv.conf'), 0o640);
+  const before = host.all();
+  const shown = host.run('install');
+  t.equal(shown.code, 0, shown.err);
+  for (const path of ['/etc/resolv.conf', '/etc/holdfast/resolv.conf', '/etc/systemd/system/holdfast.service'])
+    t.ok(shown.out.includes(`write   ${path}: `), path);
+  t.match(shown.out, /\| nameserver 127\.0\.0\.1\n/);
+  t.match(shown.out, /back {4}uninstall puts back the file as it is now, 79 bytes/);
+  t.match(shown.out, /Nothing has been changed\. With --yes it is done/);
+  t.same(host.all(), before, 'nothing was changed');
+  t.match(host.run('uninstall', '--yes'), { code: 0, out: 'nothing to do: it is not installed\n' });
+
+  t.match(host.run('install', '--yes'), { code: 0, err: '' });
+  const lines = host.read('/etc/resolv.conf').split('\n');
+  t.match(lines, [/^# Written by/, 'nameserver 127.0.0.1', 'search corp.example', 'options edns0', '']);
+  t.match(host.read('/etc/holdfast/resolv.conf'), /^#.*\nnameserver 192\.0\.2\.1\nnameserver 2001:db8::1\n$/);
+  t.match(host.read('/etc/systemd/system/holdfast.service'), /^ExecStart=\S+ \S+bin\/holdfast\.js serve --last-good$/m);
+  t.match(
+    host.read('/etc/systemd/system/holdfast.socket.d/listen.conf'),
+    /\[Socket\]\nListenDatagram=\nListenDatagram=127\.0\.0\.1:53\nListenStream=\nListenStream=127\.0\.0\.1:53\n/,
+  );
+  const installed = host.all();
+  t.match(host.run('install', '--yes'), { code: 0, out: 'nothing to do: it is installed\n' });
+  t.match(host.run('install'), { code: 0, out: 'nothing to do: it is installed\n' });
+  t.same(host.all(), installed);
+
+  const back = host.run('uninstall');
+  t.match(back.out, /restore \/etc\/resolv\.conf: uninstall puts back the file as it was\n/);
+  t.same(host.all(), installed, 'shown only');
+  t.match(host.run('uninstall', '--yes'), { code: 0, out: /uninstalled: the host is as it was\n$/ });
+  t.same(host.all(), before);
+});
+
+t.test('who else writes resolv.conf', async (t) => {
+  const live = 'nameserver 192.0.2.7\n';
+  t.test('systemd-resolved: its link, and the file with the servers of the network', async (t) => {
+    const host = new Folder(t, {
+      '/etc/resolv.conf': { link: '../run/systemd/resolve/stub-resolv.conf' },
+      '/run/systemd/resolve/stub-resolv.conf': 'nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch lan.example\n',
+      '/run/systemd/resolve/resolv.conf': live,
+    });
+    const before = host.all();
+    t.match(host.run('install', '--yes'), { code: 0, err: '' });
+    t.equal(readlinkSync(join(host.root, '/etc/holdfast/resolv.conf')), '/run/systemd/resolve/resolv.conf');
+    t.notOk(lstatSync(join(host.root, '/etc/resolv.conf')).isSymbolicLink());
+    t.match(host.read('/etc/resolv.conf'), /nameserver 127\.0\.0\.1\noptions edns0 trust-ad\nsearch lan\.example\n/);
+    t.match(host.read('/run/systemd/resolve/stub-resolv.conf'), /127\.0\.0\.53/, 'what the link led to is untouched');
+    t.match(host.run('uninstall', '--yes'), { code: 0 });
+    t.same(host.all(), before);
+  });
+
+  t.test('NetworkManager and dhclient are told to leave it alone; others are named', async (t) => {
+    const host = new Folder(t, {
+      '/etc/resolv.conf': { link: '/run/NetworkManager/resolv.conf' },
+      '/run/NetworkManager/resolv.conf': live,
+      '/etc/NetworkManager/conf.d/': '',
+      '/etc/dhcp/dhclient-enter-hooks.d/': '',
+      '/etc/dhcpcd.conf': 'hostname\n',
+    });
+    const before = host.all();
+    const { code, out } = host.run('install', '--yes');
+    t.equal(code, 0);
+    t.match(out, /note: dhcpcd \(`nohook resolv\.conf` in \/etc\/dhcpcd\.conf\) is here/);
+    t.match(host.read('/etc/NetworkManager/conf.d/holdfast.conf'), /rc-manager=unmanaged/);
+    t.match(host.read('/etc/dhcp/dhclient-enter-hooks.d/holdfast'), /make_resolv_conf\(\) \{ :; \}/);
+    t.equal(readlinkSync(join(host.root, '/etc/holdfast/resolv.conf')), '/run/NetworkManager/resolv.conf');
+    t.match(host.run('uninstall', '--yes'), { code: 0 });
+    t.same(host.all(), before);
+  });
+
+  t.test('none: the file is made, and goes again', async (t) => {
+    const host = new Folder(t, {}, `version: 1\nforward: { upstreams: ["192.0.2.1:53"] }\n${ZONES}\n`);
+    const before = host.all();
+    t.match(host.run('install', '--yes'), { code: 0 });
+    t.match(host.read('/etc/resolv.conf'), /nameserver 127\.0\.0\.1\n/);
+    t.match(host.run('uninstall', '--yes'), { code: 0 });
+    t.same(host.all(), before);
+  });
+});
+
+t.test('what would break the host is refused, and nothing is changed', async (t) => {
+  const listen = (text: string) => `version: 1\nlisten: [${text}]\n${FORWARD}\n${ZONES}\n`;
+  const cases: [string, Files, string, number, RegExp][] = [
+    [
+      'no forward',
+      { '/etc/resolv.conf': OLD },
+      `version: 1\n${ZONES}\n`,
+      1,
+      /has no `forward`.*no systemd-resolved here/,
+    ],
+    ['a bad configuration', { '/etc/resolv.conf': OLD }, 'version: 1\nzonse: []\n', 2, /unknown key/],
+    [
+      'the local stub alone',
+      { '/etc/resolv.conf': 'nameserver 127.0.0.53\n' },
+      listen('"127.0.0.1:53"'),
+      1,
+      /names no server but this host's own/,
+    ],
+    [
+      'ourselves alone',
+      { '/etc/resolv.conf': 'nameserver 127.0.0.1\n' },
+      listen('"127.0.0.1:53"'),
+      1,
+      /names no server but/,
+    ],
+    [
+      'another port',
+      { '/etc/resolv.conf': OLD },
+      listen('"127.0.0.1:5353"'),
+      1,
+      /no listen address has port 53 \(127\.0\.0\.1:5353\)/,
+    ],
+    [
+      'upstreams out of the file that is to name us',
+      { '/etc/resolv.conf': OLD },
+      `version: 1\nforward: { resolvConf: ../resolv.conf }\n${ZONES}\n`,
+      1,
+      /forward\.resolvConf is \/etc\/resolv\.conf, which is to name this server: write \/etc\/holdfast\/resolv\.conf there/,
+    ],
+    [
+      'a resolv.conf that is a folder',
+      { '/etc/resolv.conf/': '' },
+      listen('"127.0.0.1:53"'),
+      1,
+      /neither a file nor a link/,
+    ],
+  ];
+  for (const [name, files, config, code, message] of cases) {
+    t.test(name, async (t) => {
+      const host = new Folder(t, files, config);
+      const before = host.all();
+      for (const args of [[], ['--yes']]) t.match(host.run('install', ...args), { code, err: message });
+      t.same(host.all(), before);
+    });
+  }
+});
+
+t.test('systemd-resolved asks us for the zones, with an anchor that says that they are not signed', async (t) => {
+  const config = `version: 1\nlisten: ["127.0.0.54:53", "[::1]:5353"]\nzones:\n  - { name: svc.internal, registry: { type: file, path: a.yaml } }\n  - { name: db.example, registry: { type: file, path: b.yaml } }\n`;
+  const host = new Folder(t, { '/etc/resolv.conf': { link: '/run/systemd/resolve/stub-resolv.conf' } }, config);
+  const before = host.all();
+  t.match(host.run('install', '--yes'), { code: 0, err: '' });
+  t.match(
+    host.read('/etc/systemd/resolved.conf.d/holdfast.conf'),
+    /\n\[Resolve\]\nDNS=127\.0\.0\.54 \[::1\]:5353\nDomains=~svc\.internal ~db\.example\n$/,
+  );
+  t.match(host.read('/etc/dnssec-trust-anchors.d/holdfast.negative'), /\nsvc\.internal\.\ndb\.example\.\n$/);
+  t.match(host.run('uninstall', '--yes'), { code: 0 });
+  t.same(host.all(), before);
+  const forwarding = new Folder(t, { '/etc/resolv.conf': OLD });
+  t.match(forwarding.run('install', '--mode', 'resolved', '--yes'), { code: 0 });
+  t.equal(forwarding.read('/etc/resolv.conf'), OLD, 'resolv.conf is not touched');
+});
+
+t.test('interrupted anywhere, it is taken back or finished', async (t) => {
+  for (let after = 0; after < 7; after++) {
+    const host = new Folder(t, { '/etc/resolv.conf': OLD });
+    const { root } = host;
+    const before = host.all();
+    const file = join(root, '/etc/holdfast/holdfast.yaml');
+    const config = parseConfig(host.read('/etc/holdfast/holdfast.yaml'), file, { stateDir: '/x', runDir: '/x' });
+    const plan = () => planInstall({ root, config, program: PROGRAM });
+    let left = after;
+    const tell = (): void => {
+      if (left-- <= 0) throw new Error('the power is gone');
+    };
+    const answers = async () => {};
+    const whole = await applyPlan(plan(), { root, answers, tell }).then(
+      () => true,
+      () => false,
+    );
+    if (after % 2 === 0 && !whole) await applyPlan(plan(), { root, answers, tell: () => {} });
+    const journal = readJournal(root)!;
+    let steps = after;
+    const stop = (): void => {
+      if (steps-- <= 0) throw new Error('the power is gone again');
+    };
+    try {
+      takeBack(root, waysBack(root, journal, config.listen, false), journal, stop);
+    } catch {
+      // And once more.
+    }
+    const rest = readJournal(root);
+    if (rest) t.ok(takeBack(root, waysBack(root, rest, config.listen, false), rest, () => {}));
+    t.same(host.all(), before, `after ${after} steps`);
+  }
+});
+
+t.test('what others have changed since is theirs', async (t) => {
+  const host = new Folder(t, { '/etc/resolv.conf': OLD });
+  host.run('install', '--yes');
+  const mine = `${host.read('/etc/resolv.conf')}options rotate\n`;
+  writeFileSync(join(host.root, '/etc/resolv.conf'), mine);
+  const left = host.run('uninstall', '--yes');
+  t.match(left, { code: 1, out: /left \/etc\/resolv\.conf alone: it was changed since; --force takes it back/ });
+  t.equal(host.read('/etc/resolv.conf'), mine);
+  t.match(host.run('uninstall', '--yes', '--force'), { code: 0 });
+  t.equal(host.read('/etc/resolv.conf'), OLD);
+
+  host.run('install', '--yes');
+  writeFileSync(join(host.root, '/etc/resolv.conf'), 'nameserver 192.0.2.9\n');
+  for (const args of [[], ['--force']])
+    t.match(host.run('uninstall', ...args), {
+      code: 0,
+      out: /leave {3}\/etc\/resolv\.conf: somebody else has written it/,
+    });
+  t.match(host.run('uninstall', '--yes'), { code: 0 });
+  t.equal(host.read('/etc/resolv.conf'), 'nameserver 192.0.2.9\n', 'the network has moved on');
+  t.equal(readJournal(host.root), undefined);
+});
+
+t.test('units of a package are used, another configuration is told to them', async (t) => {
+  const host = new Folder(t, { '/etc/resolv.conf': OLD, '/lib/systemd/system/holdfast.socket': '[Socket]\n' });
+  for (const unit of ['holdfast.service', 'holdfast-prober.service'])
+    host.put({ [`/lib/systemd/system/${unit}`]: '[Service]\nExecStart=/usr/bin/holdfast\n' });
+  const other = join(host.root, 'other.yaml');
+  writeFileSync(
+    other,
+    `version: 1\nlisten: ["0.0.0.0:53", "[::]:53"]\nforward: { upstreams: ["192.0.2.1:53"] }\n${ZONES}\n`,
+  );
+  t.match(host.run('install', '--yes', '--config', other), { code: 0, err: '' });
+  t.same(readdirSync(join(host.root, '/etc/systemd/system')).sort(), [
+    'holdfast-prober.service.d',
+    'holdfast.service.d',
+    'holdfast.socket.d',
+  ]);
+  t.match(host.read('/etc/systemd/system/holdfast.service.d/config.conf'), `Environment=HOLDFAST_CONFIG=${other}`);
+  t.match(host.read('/etc/systemd/system/holdfast.socket.d/listen.conf'), /BindIPv6Only=ipv6-only/);
+  t.match(host.read('/etc/resolv.conf'), /nameserver 127\.0\.0\.1\nnameserver ::1\n/);
+});
+
+t.test('the notes of what was there are damaged: nothing is guessed', async (t) => {
+  const host = new Folder(t, { '/etc/resolv.conf': OLD });
+  host.run('install', '--yes');
+  const path = join(host.root, '/var/lib/holdfast-install/journal.json');
+  for (const text of ['', '{}', '[]', '{"version":9}']) {
+    writeFileSync(path, text);
+    for (const command of ['install', 'uninstall'] as const)
+      t.match(host.run(command, '--yes'), {
+        code: 1,
+        err: /journal\.json tells what was there before, and cannot be read/,
+      });
+  }
+});
