@@ -63,6 +63,8 @@ export const KINDS: readonly (readonly [kind: string, rcode: number, name: strin
 export class Protocol {
   readonly host = new Host();
   readonly upstream: FakeUpstream;
+  /** Another upstream than the test's own. */
+  upstreamPort = 0;
   program!: Process;
 
   constructor(behave: Behaviour = ordinary) {
@@ -96,7 +98,7 @@ export class Protocol {
         '  - { name: inner.svc.test, check: { type: none }, registry: { type: file, path: inner.yaml } }',
         '  - { name: never.test, check: { type: none }, registry: { type: file, path: missing.yaml } }',
         '  - { name: others.test, allow: ["10.0.0.0/8"], check: { type: none }, registry: { type: file, path: inner.yaml } }',
-        ...(forward ? [`forward: { upstreams: ["127.0.0.1:${this.upstream.at.port}"] }`] : []),
+        ...(forward ? [`forward: { upstreams: ["127.0.0.1:${this.upstreamPort || this.upstream.at.port}"] }`] : []),
         '',
       ].join('\n'),
     );

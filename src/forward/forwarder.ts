@@ -4,6 +4,7 @@ import { EDE, RCODE } from '../dns/constants.js';
 import { nameToWire } from '../dns/names.js';
 import type { AnswerForeign, ForeignQuestion, ReplyForeign } from '../server/handover-desk.js';
 import type { Ms } from '../system/clock.js';
+import { AliveCheck } from './alive-check.js';
 import { type CacheEntry, ForwardCache } from './cache.js';
 import { Flight, type FlightResult } from './flight.js';
 import { answerFromHosts, asExisting } from './hosts.js';
@@ -101,6 +102,7 @@ export class Forwarder {
   #agents = new Map<string, UpstreamGroup>();
   readonly #journeys = new Map<string, Journey>();
   readonly #loops = new LoopCheck();
+  readonly #alive = new AliveCheck();
   #replies: Replies;
 
   constructor(settings: ForwarderSettings) {
@@ -158,6 +160,7 @@ export class Forwarder {
   /** Ends what is under way; those who wait get SERVFAIL. */
   close(): void {
     this.#loops.close();
+    this.#alive.close();
     for (const journey of this.#journeys.values()) {
       journey.flight?.cancel();
       for (const waiter of journey.waiters) this.#fail(journey, waiter, EDE.NETWORK_ERROR, 'stopping');
@@ -278,9 +281,11 @@ export class Forwarder {
     const due = entry.retryAt <= now || entry.failedIn !== group.epoch;
     const failing = group.failing;
     const underWay = this.#journeys.has(question.key);
+    if (failing) this.#alive.watch(group);
     if (!underWay) {
-      if (!due || this.#journeys.size >= MAX_FLIGHTS) return false;
-      if (failing && !group.takeCheck(now, CHECK_MS)) return false;
+      if (this.#journeys.size >= MAX_FLIGHTS) return false;
+      const may = failing ? group.takeRecovery(now) || (due && group.takeCheck(now, CHECK_MS)) : due;
+      if (!may) return false;
       this.#start(question, group, tcp);
     }
     const justExpired = entry.expiresAt > entry.storedAt && now - entry.expiresAt <= JUST_EXPIRED_MS;
@@ -317,6 +322,7 @@ export class Forwarder {
       }
       return;
     }
+    if (group.failing) this.#alive.watch(group);
     const stale = journey.cache.get(journey.key, now);
     const code = reply === undefined ? EDE.NETWORK_ERROR : EDE.NO_REACHABLE_AUTHORITY;
     const failure = { reply, ede: { code, text: reason ?? '' }, epoch: group.epoch };

@@ -2,11 +2,12 @@
 import { HEADER_BYTES, RCODE, TYPE } from '../dns/constants.js';
 import { FOLD } from '../dns/names.js';
 import { passedOptions, type Question } from './question.js';
-import { putU16, putU32, skipName, u16, u32 } from './wire.js';
+import { putU16, putU32, readableName, skipName, u16, u32 } from './wire.js';
 
 /** What an upstream may send us over UDP (DNS Flag Day 2020). */
 const PAYLOAD = 1_232;
 const RECORD_FIXED = 10;
+const MX = 15;
 /** RFC 2308 s.5 leaves 1 to 3 hours. */
 const MAX_NEGATIVE_S = 3 * 3_600;
 /** RFC 8767 s.4. */
@@ -70,6 +71,12 @@ export interface UpstreamReply {
   readonly lifetime: number;
 }
 
+/** Where in the data of a record its last name stands, of the types in which it may be compressed (RFC 3597 s.4); -1: nowhere. */
+function nameInData(type: number): number {
+  if (type === TYPE.NS || type === TYPE.CNAME || type === TYPE.PTR) return 0;
+  return type === MX ? 2 : -1;
+}
+
 /** Undefined when a record is not where its section says. `reply` belongs to `question`; the result shares no bytes with it. */
 export function readReply(reply: Uint8Array, question: Question): UpstreamReply | undefined {
   const questionEnd = u16(reply, 4) === 0 ? HEADER_BYTES : question.questionEnd;
@@ -89,11 +96,13 @@ export function readReply(reply: Uint8Array, question: Question): UpstreamReply 
   for (let section = 0; section < 3; section++) {
     for (let left = u16(reply, 6 + section * 2); left > 0; left--) {
       const owner = at;
-      const fixed = skipName(reply, at);
+      const fixed = readableName(reply, at);
       if (fixed < 0 || fixed + RECORD_FIXED > reply.length) return undefined;
       at = fixed + RECORD_FIXED + u16(reply, fixed + 8);
       if (at > reply.length) return undefined;
       const type = u16(reply, fixed);
+      const name = nameInData(type);
+      if (name >= 0 && readableName(reply, fixed + RECORD_FIXED + name) !== at) return undefined;
       if (type === TYPE.OPT) {
         if (section !== 2 || opt >= 0 || reply[owner] !== 0) return undefined;
         opt = owner;

@@ -9,6 +9,9 @@ const RECHECK_LONGEST_MS: Ms = 30_000;
 /** So long an upstream that stumbled over EDNS is asked without. */
 const PLAIN_MS: Ms = 600_000;
 
+/** Servers that are there and answer nothing are not tried by a client's question more often. */
+const RECOVERY_MS: Ms = 10_000;
+
 let epochs = 0;
 
 export class Upstream {
@@ -75,6 +78,8 @@ export class UpstreamGroup {
   /** Another number whenever it comes back after all were down, and for each group: failures of before say nothing any more. */
   epoch = ++epochs;
   #checkAt: Ms = 0;
+  #alive = false;
+  #recoveryAt: Ms = 0;
 
   constructor(addresses: readonly ListenAddress[]) {
     this.upstreams = addresses.map((address) => new Upstream(address));
@@ -107,7 +112,22 @@ export class UpstreamGroup {
     return true;
   }
 
+  /** While failing: one of them is there again, for all that is known. */
+  noteAlive(): void {
+    this.#alive = true;
+  }
+
+  /** May a question go out to see whether that is so? Not again soon after one that did not come back. */
+  takeRecovery(now: Ms): boolean {
+    if (!this.#alive || now < this.#recoveryAt) return false;
+    this.#alive = false;
+    this.#recoveryAt = now + RECOVERY_MS;
+    return true;
+  }
+
   succeeded(upstream: Upstream): void {
+    this.#alive = false;
+    this.#recoveryAt = 0;
     const failing = this.failing;
     upstream.succeeded();
     if (failing) this.epoch = ++epochs;
