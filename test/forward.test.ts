@@ -185,7 +185,7 @@ for (const transport of ['batched', 'portable'] as const) {
     t.test('a thread that dies loses what was in flight at most', async (t) => {
       const waiting: (() => void)[] = [];
       answer = ({ query }, reply) => waiting.push(() => reply(echo(query)));
-      const reply = askUdp(at, OTHER);
+      const reply = askUdp(at, OTHER, 20_000);
       await until(() => waiting.length === 1);
       const { worker } = served.workers.find(({ name }) => name === 'udp-0')!;
       const died = served.events('answer-thread-died').length;
