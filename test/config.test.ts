@@ -389,10 +389,6 @@ t.test('what this version does not do is refused, not ignored', async (t) => {
   const registry = (text: string) => LEAST.replace('{ type: file, path: services.yaml }', text);
   const refused: [string, string][] = [
     [
-      registry('{ type: consul, address: "http://127.0.0.1:8500", tokenFile: /etc/t, mirror: all }'),
-      ':4: zones[0].registry.type: registry type consul is not available in this version',
-    ],
-    [
       registry('{ type: dns, servers: ["192.0.2.1:53"], transfer: axfr }'),
       ':4: zones[0].registry.type: registry type dns is not available in this version',
     ],
@@ -402,6 +398,41 @@ t.test('what this version does not do is refused, not ignored', async (t) => {
     ],
   ];
   for (const [text, message] of refused) t.equal(fault(text), FILE + message);
+});
+
+t.test('a registry of Consul: one address or several, and what cannot be confirmed is refused', async (t) => {
+  const registry = (text: string) => LEAST.replace('{ type: file, path: services.yaml }', `{ type: consul${text} }`);
+  const consul = (text: string) => read(registry(text)).zones[0]!.registries[0];
+  const { name } = read(LEAST).zones[0]!;
+  t.strictSame(consul(''), {
+    type: 'consul',
+    addresses: ['http://127.0.0.1:8500'],
+    stale: true,
+    maxLag: 10_000,
+    kvPrefix: `holdfast/${name}`,
+    mirror: 'all',
+  });
+  t.match(
+    consul(', address: "https://10.0.0.1:8501/", tokenFile: token, datacenter: DC2, tlsName: server.dc1.consul'),
+    {
+      addresses: ['https://10.0.0.1:8501'],
+      tokenFile: /^\/.*\/token$/,
+      datacenter: 'dc2',
+      tlsName: 'server.dc1.consul',
+    },
+  );
+  t.match(consul(', addresses: ["http://10.0.0.1:8500", "http://10.0.0.2:8500"], namespace: a, partition: b'), {
+    addresses: ['http://10.0.0.1:8500', 'http://10.0.0.2:8500'],
+    namespace: 'a',
+    partition: 'b',
+  });
+  const both = registry(', address: "http://10.0.0.1:8500", addresses: ["http://10.0.0.2:8500"]');
+  t.equal(fault(both), `${FILE}:4: zones[0].registry.addresses: expected either address or addresses, not both`);
+  const soon = `${registry('')}    softTtl: 1s\n`;
+  t.equal(fault(soon), `${FILE}:5: zones[0].softTtl: expected 2s or more: Consul cannot confirm sooner (R2)`);
+  t.match(fault(registry(', address: "http://me:secret@10.0.0.1:8500"')), /credentials do not belong in a URL/);
+  t.match(fault(registry(', address: "http://10.0.0.1:8500/v1"')), /expected a URL without a path/);
+  t.match(fault(registry(', kvPrefix: /a/')), /expected a key without slashes at its ends/);
 });
 
 t.test('a zone may have several registries, in order of belief, each once (R32)', async (t) => {

@@ -6,6 +6,7 @@ import { ResolveFault } from './resolve-fault.js';
 import type { RegistryValues } from './schema/registry.js';
 import { NOT_AVAILABLE } from './schema/unavailable.js';
 import type {
+  ConsulRegistryConfig,
   EtcdRegistryConfig,
   FilterConfig,
   HttpRegistryConfig,
@@ -21,7 +22,7 @@ interface ZonePart {
 }
 
 /** Liveness reads nearer to one another than a second could not be told from a slow network (R2). */
-const ETCD_LEAST_SOFT_TTL_MS: Ms = 2_000;
+const WATCHED_LEAST_SOFT_TTL_MS: Ms = 2_000;
 
 /**
  * @param at the registry's own place in the file
@@ -50,10 +51,7 @@ function resolveKind(values: RegistryValues, at: KeyPath, zone: ZonePart, zoneAt
     case 'file':
       return { type: 'file', path: resolvePath(folder, values.path) };
     case 'etcd': {
-      if (zone.softTtl < ETCD_LEAST_SOFT_TTL_MS) {
-        const least = formatDuration(ETCD_LEAST_SOFT_TTL_MS);
-        throw new ResolveFault([...zoneAt, 'softTtl'], `expected ${least} or more: etcd cannot confirm sooner (R2)`);
-      }
+      requireSoftTtl(zone, zoneAt, 'etcd');
       const { layout, endpoints, port } = values;
       const config: EtcdRegistryConfig = {
         type: 'etcd',
@@ -62,6 +60,28 @@ function resolveKind(values: RegistryValues, at: KeyPath, zone: ZonePart, zoneAt
         prefix: layout === 'skydns' ? skydnsPrefix(values.prefix, zone.name) : (values.prefix ?? '/holdfast'),
         ...(port === undefined ? {} : { port }),
         ...resolvePassword(values, at, folder),
+        ...resolveTls(values, at, folder),
+      };
+      return config;
+    }
+    case 'consul': {
+      requireSoftTtl(zone, zoneAt, 'Consul');
+      const { address, addresses, tokenFile, datacenter, namespace, partition, stale, maxLag, kvPrefix, mirror } =
+        values;
+      if (address !== undefined && addresses !== undefined) {
+        throw new ResolveFault([...at, 'addresses'], 'expected either address or addresses, not both');
+      }
+      const config: ConsulRegistryConfig = {
+        type: 'consul',
+        addresses: addresses ?? [address ?? 'http://127.0.0.1:8500'],
+        ...(tokenFile === undefined ? {} : { tokenFile: resolvePath(folder, tokenFile) }),
+        ...(datacenter === undefined ? {} : { datacenter }),
+        ...(namespace === undefined ? {} : { namespace }),
+        ...(partition === undefined ? {} : { partition }),
+        stale,
+        maxLag,
+        kvPrefix: kvPrefix ?? `holdfast/${zone.name}`,
+        mirror,
         ...resolveTls(values, at, folder),
       };
       return config;
@@ -95,6 +115,12 @@ function resolveKind(values: RegistryValues, at: KeyPath, zone: ZonePart, zoneAt
   }
 }
 
+function requireSoftTtl(zone: ZonePart, zoneAt: KeyPath, registry: string): void {
+  if (zone.softTtl >= WATCHED_LEAST_SOFT_TTL_MS) return;
+  const least = formatDuration(WATCHED_LEAST_SOFT_TTL_MS);
+  throw new ResolveFault([...zoneAt, 'softTtl'], `expected ${least} or more: ${registry} cannot confirm sooner (R2)`);
+}
+
 /** `/skydns/internal/svc` for the zone svc.internal. */
 function skydnsPrefix(prefix: string | undefined, zone: string): string {
   return [prefix ?? '/skydns', ...zone.split('.').reverse()].join('/');
@@ -126,5 +152,6 @@ function resolveTls(
     const file = values[name];
     return file === undefined ? [] : [[name, resolvePath(folder, file)] as const];
   });
-  return Object.fromEntries(files);
+  const { tlsName } = values;
+  return { ...Object.fromEntries(files), ...(tlsName === undefined ? {} : { tlsName }) };
 }

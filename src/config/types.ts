@@ -173,7 +173,7 @@ export interface FilterConfig {
 
 export type RegistryConfig = KindConfig & { readonly filter?: FilterConfig };
 
-export type KindConfig = FileRegistryConfig | EtcdRegistryConfig | HttpRegistryConfig;
+export type KindConfig = FileRegistryConfig | EtcdRegistryConfig | ConsulRegistryConfig | HttpRegistryConfig;
 
 export interface FileRegistryConfig {
   readonly type: 'file';
@@ -186,6 +186,8 @@ export interface TlsConfig {
   readonly caFile?: string;
   readonly certFile?: string;
   readonly keyFile?: string;
+  /** The name that certificates of the server must have, in place of that in its address. */
+  readonly tlsName?: string;
 }
 
 export interface EtcdRegistryConfig extends TlsConfig {
@@ -200,6 +202,24 @@ export interface EtcdRegistryConfig extends TlsConfig {
   /** Both or neither. */
   readonly username?: string;
   readonly passwordFile?: string;
+}
+
+export interface ConsulRegistryConfig extends TlsConfig {
+  readonly type: 'consul';
+  /** Origins of agents or servers, such as `http://127.0.0.1:8500`. */
+  readonly addresses: readonly string[];
+  readonly tokenFile?: string;
+  /** Absent: the agent's own. */
+  readonly datacenter?: string;
+  readonly namespace?: string;
+  readonly partition?: string;
+  /** Answers of servers that are not the leader are taken. */
+  readonly stale: boolean;
+  /** How long ago such a server may have heard of its leader. */
+  readonly maxLag: Ms;
+  /** Below it lie release marks, without slashes at its ends. */
+  readonly kvPrefix: string;
+  readonly mirror: 'all';
 }
 
 export interface HttpRegistryConfig extends TlsConfig {

@@ -5,7 +5,7 @@
 import type { EtcdRegistryConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
 import type { HttpClient, HttpReply } from './http-client.js';
-import { printable, requestFailure, statusFailure } from './http-failure.js';
+import { isFailure, printable, requestFailure, statusFailure } from './http-failure.js';
 import { readSecret } from './secret-files.js';
 import type { Failure } from './sync.js';
 
@@ -140,10 +140,6 @@ export class EtcdGateway {
     if (typeof token === 'string' && /^[\x21-\x7e]+$/.test(token)) return token;
     return { kind: 'unbelievable', reason: 'no token in the answer to authenticate' };
   }
-}
-
-export function isFailure(value: object): value is Failure {
-  return 'reason' in value && 'kind' in value && (value.kind === 'unreachable' || value.kind === 'unbelievable');
 }
 
 /** Text as the gateway wants it. */

@@ -4,20 +4,12 @@
  */
 import type { Cidr, EtcdRegistryConfig, LimitsConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
-import {
-  decode,
-  EtcdGateway,
-  encode,
-  isFailure,
-  type RangeReply,
-  rangeEnd,
-  type WatchMessage,
-} from './etcd-gateway.js';
+import { decode, EtcdGateway, encode, type RangeReply, rangeEnd, type WatchMessage } from './etcd-gateway.js';
 import { EtcdMirror } from './etcd-mirror.js';
 import { plainLayout } from './etcd-plain.js';
 import { skydnsLayout } from './etcd-skydns.js';
 import { HttpClient } from './http-client.js';
-import { printable } from './http-failure.js';
+import { isFailure, printable } from './http-failure.js';
 import { registryIdentity } from './identity.js';
 import { AddressPolicy } from './rows.js';
 import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './sync.js';

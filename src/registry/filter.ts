@@ -17,6 +17,7 @@ export function filtered(adapter: Adapter, filter: FilterConfig): Adapter {
     backoff: adapter.backoff,
     firstSpread: adapter.firstSpread,
     recoverySpread: adapter.recoverySpread,
+    ...(adapter.lineage === undefined ? {} : { lineage: adapter.lineage }),
     poll: async (context) => part.of(await adapter.poll(context)),
     ...(follower === undefined ? {} : { follower: follow(follower, part) }),
     ...(adapter.watch === undefined ? {} : { watch: (wake, failed) => adapter.watch!(wake, failed) }),
@@ -27,6 +28,7 @@ export function filtered(adapter: Adapter, filter: FilterConfig): Adapter {
 function follow(follower: Follower, part: Part): Follower {
   return {
     presenceDeadline: follower.presenceDeadline,
+    ...(follower.severalWatches === undefined ? {} : { severalWatches: follower.severalWatches }),
     present: (signal) => follower.present(signal),
     follow: (signal, deliver) => follower.follow(signal, (delivery) => deliver(part.of(delivery))),
   };
@@ -46,7 +48,7 @@ class Part {
     const services: Listing[] = [];
     const gone: string[] = [];
     for (const listing of observation.services) {
-      const name = this.#nameOf(listing.name);
+      const name = nameWithin(this.#filter, listing.name);
       if (name === undefined) continue;
       const rows = this.#rowsOf(listing);
       if (rows === undefined) gone.push(name);
@@ -55,20 +57,10 @@ class Part {
     const releases = observation.releases.flatMap((mark) => this.#markOf(mark));
     if (observation.kind === 'list') return { ...observation, services, releases };
     for (const name of observation.gone) {
-      const own = this.#nameOf(name);
+      const own = nameWithin(this.#filter, name);
       if (own !== undefined) gone.push(own);
     }
     return { ...observation, services, gone, releases };
-  }
-
-  /** The name of a service in this part; undefined: it is not in it. */
-  #nameOf(name: string): string | undefined {
-    const { prefix = '', services } = this.#filter;
-    if (!name.startsWith(prefix) || name.length === prefix.length) return undefined;
-    const own = name.slice(prefix.length);
-    const lower = own.toLowerCase();
-    if (services !== undefined && !services.some((glob) => matchesGlob(glob.toLowerCase(), lower))) return undefined;
-    return own;
   }
 
   /** The endpoints of a service in this part; undefined: it has none there. */
@@ -81,7 +73,16 @@ class Part {
 
   #markOf(mark: ReleaseMark): ReleaseMark[] {
     if (mark.service === '*') return [mark];
-    const service = this.#nameOf(mark.service);
+    const service = nameWithin(this.#filter, mark.service);
     return service === undefined ? [] : [{ ...mark, service }];
   }
+}
+
+/** The name of a service in a part of a registry; undefined: it is not in it. */
+export function nameWithin({ prefix = '', services }: FilterConfig, name: string): string | undefined {
+  if (!name.startsWith(prefix) || name.length === prefix.length) return undefined;
+  const own = name.slice(prefix.length);
+  const lower = own.toLowerCase();
+  if (services !== undefined && !services.some((glob) => matchesGlob(glob.toLowerCase(), lower))) return undefined;
+  return own;
 }

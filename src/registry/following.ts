@@ -67,7 +67,7 @@ export class Following {
   #deliver(delivery: Delivery): void {
     if (this.#end !== undefined) return;
     const now = this.#options.clock.now().boot;
-    this.#liveness.confirmed(now);
+    if (!this.#follower.severalWatches) this.#liveness.confirmed(now);
     this.#options.useful();
     if (delivery.kind === 'change') this.#batch.add(delivery, now);
     else this.#confirmed = true;

@@ -42,11 +42,14 @@ const CONNECTIONS = 4;
 
 export class HttpClient {
   readonly #files: TlsConfig;
+  readonly #connections: number;
   #agent: { readonly agent: Agent; readonly material: string } | undefined;
   #closed = false;
 
-  constructor(files: TlsConfig) {
+  /** @param connections to one server at once, at most */
+  constructor(files: TlsConfig, connections = CONNECTIONS) {
     this.#files = files;
+    this.#connections = connections;
   }
 
   close(): void {
@@ -109,20 +112,25 @@ export class HttpClient {
     const tls = await readTls(this.#files);
     if ('kind' in tls) return tls;
     const material = digest(tls);
+    // Loaded with the first use: a host with nothing but files needs none of it.
+    const { Agent } = await import('undici');
     if (this.#agent?.material !== material) {
-      // Loaded with the first use: a host with nothing but files needs none of it.
-      const { Agent } = await import('undici');
       void this.#agent?.agent.close().catch(() => undefined);
       const agent = new Agent({
-        connections: CONNECTIONS,
+        connections: this.#connections,
         keepAliveTimeout: KEEP_ALIVE_MS,
         keepAliveMaxTimeout: KEEP_ALIVE_MS,
-        connect: { ...tls, timeout: CONNECT_MS, keepAlive: true, keepAliveInitialDelay: 30_000 },
+        connect: { ...tls, ...this.#name(), timeout: CONNECT_MS, keepAlive: true, keepAliveInitialDelay: 30_000 },
       });
       this.#agent = { agent, material };
     }
     if (this.#closed) return { kind: 'unreachable', reason: 'closed' };
     return this.#agent!.agent;
+  }
+
+  #name(): { readonly servername?: string } {
+    const { tlsName } = this.#files;
+    return tlsName === undefined ? {} : { servername: tlsName };
   }
 }
 

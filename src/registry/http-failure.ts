@@ -28,6 +28,10 @@ const WORDS: Readonly<Record<string, string>> = {
 
 const MAX_WORDS = 200;
 
+export function isFailure(value: object): value is Failure {
+  return 'reason' in value && 'kind' in value && (value.kind === 'unreachable' || value.kind === 'unbelievable');
+}
+
 /** Text of a server as a reason may show it: one line, printable, of bearable length. */
 export function printable(text: string): string {
   const line = text.replace(/[^\x20-\x7e]+/g, ' ').trim();

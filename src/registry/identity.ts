@@ -19,6 +19,11 @@ export function registryPlace(config: RegistryConfig): string {
       return config.path;
     case 'etcd':
       return `${[...config.endpoints].sort().join(',')}${config.prefix}`;
+    case 'consul': {
+      const { addresses, datacenter, partition, namespace } = config;
+      const parts = [datacenter, partition, namespace].map((part) => (part === undefined ? '' : `/${part}`));
+      return `${[...addresses].sort().join(',')}${parts.join('')}`;
+    }
     case 'http':
       return config.url;
   }

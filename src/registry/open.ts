@@ -1,9 +1,10 @@
 /** The adapter of a registry, by its type. */
-import type { Cidr, LimitsConfig, RegistryConfig } from '../config/types.js';
+import type { Cidr, FilterConfig, LimitsConfig, RegistryConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
+import { ConsulRegistry } from './consul.js';
 import { EtcdRegistry } from './etcd.js';
 import { FileRegistry } from './file.js';
-import { filtered } from './filter.js';
+import { filtered, nameWithin } from './filter.js';
 import { HttpRegistry } from './http.js';
 import type { Adapter } from './sync.js';
 
@@ -19,23 +20,33 @@ export interface AdapterZone {
   readonly softTtl: Ms;
   readonly limits: LimitsConfig;
   readonly allowAddresses: readonly Cidr[];
+  /** With `naming: consul`: those that are answered. */
+  readonly datacenters?: readonly string[];
 }
 
-export function openAdapter(config: RegistryConfig, { softTtl, limits, allowAddresses }: AdapterZone): Adapter {
+export function openAdapter(config: RegistryConfig, zone: AdapterZone): Adapter {
   const { filter } = config;
-  if (filter === undefined) return openKind(config, { softTtl, limits, allowAddresses });
+  if (filter === undefined) return openKind(config, zone);
   // The limits are the zone's, and what is not in its part is not its own.
-  const adapter = openKind(config, { softTtl, limits: { ...limits, ...UNCOUNTED }, allowAddresses });
+  const adapter = openKind(config, { ...zone, limits: { ...zone.limits, ...UNCOUNTED } });
   return filtered(adapter, filter);
 }
 
-function openKind(config: RegistryConfig, zone: AdapterZone): Adapter {
+function openKind(config: RegistryConfig, { softTtl, limits, allowAddresses, datacenters = [] }: AdapterZone): Adapter {
+  const zone = { softTtl, limits, allowAddresses };
   switch (config.type) {
     case 'file':
       return new FileRegistry(config, zone);
     case 'etcd':
       return new EtcdRegistry(config, zone);
+    case 'consul':
+      return new ConsulRegistry(config, { ...zone, datacenters, ...readPart(config.filter) });
     case 'http':
       return new HttpRegistry(config, zone);
   }
+}
+
+/** What is not in the part need not be read. */
+function readPart(filter: FilterConfig | undefined): { readonly wanted?: (service: string) => boolean } {
+  return filter === undefined ? {} : { wanted: (service) => nameWithin(filter, service) !== undefined };
 }

@@ -10,34 +10,51 @@ export interface Regress {
   readonly retryAfter: Ms;
 }
 
-/** Remembers the highest revision of the present epoch. */
+/** Numbers that only grow, each for itself; most sources have one. */
+type Revision = readonly bigint[];
+
+/** Remembers the highest revision of the present epoch. A revision is a decimal number, or several with dots between. */
 export class RevisionMemory {
   #epoch: string | undefined;
-  #highest = 0n;
+  #highest: Revision = [];
   /** The first read that went back. */
-  #doubt: { readonly revision: bigint; readonly at: BootMs } | undefined;
+  #doubt: { readonly revision: Revision; readonly at: BootMs } | undefined;
+  /** How often a lower revision was believed in the end. */
+  lineage = 0;
 
   /** What is wrong with a list of this revision; undefined when it may be believed. A new epoch begins anew (R7). */
   judge(epoch: string, text: string, now: BootMs): Regress | undefined {
-    const revision = BigInt(text);
-    if (epoch !== this.#epoch || revision >= this.#highest) return this.#adopt(epoch, revision);
+    const revision = parse(text);
+    if (epoch !== this.#epoch || reaches(revision, this.#highest)) return this.#adopt(epoch, revision);
     const doubt = this.#doubt;
-    const agrees = doubt !== undefined && revision >= doubt.revision;
-    if (agrees && now - doubt.at >= AGREE_MS) return this.#adopt(epoch, revision);
+    const agrees = doubt !== undefined && reaches(revision, doubt.revision);
+    if (agrees && now - doubt.at >= AGREE_MS) {
+      this.lineage++;
+      return this.#adopt(epoch, revision);
+    }
     if (!agrees) this.#doubt = { revision, at: now };
     const retryAfter = agrees ? doubt.at + AGREE_MS - now : AGREE_MS;
-    return { reason: `revision went back from ${this.#highest} to ${revision}`, retryAfter };
+    return { reason: `revision went back from ${this.#highest.join('.')} to ${revision.join('.')}`, retryAfter };
   }
 
   /** A change that was delivered. */
   passed(epoch: string, text: string): void {
-    const revision = BigInt(text);
-    if (epoch === this.#epoch && revision > this.#highest) this.#highest = revision;
+    const revision = parse(text);
+    if (epoch === this.#epoch && reaches(revision, this.#highest)) this.#highest = revision;
   }
 
-  #adopt(epoch: string, revision: bigint): undefined {
+  #adopt(epoch: string, revision: Revision): undefined {
     this.#epoch = epoch;
     this.#highest = revision;
     this.#doubt = undefined;
   }
+}
+
+function parse(text: string): Revision {
+  return text.split('.').map(BigInt);
+}
+
+/** None of the numbers is lower than its counterpart. */
+function reaches(revision: Revision, other: Revision): boolean {
+  return other.every((number, i) => (revision[i] ?? 0n) >= number);
 }

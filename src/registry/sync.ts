@@ -50,6 +50,8 @@ export interface Adapter {
   readonly firstSpread: Ms;
   /** After a long outage polls are spread over so long (R3); 0 for what is on this host. */
   readonly recoverySpread: Ms;
+  /** R7: an index that went back, and stays back, is another lineage of the data, and so another epoch. */
+  readonly lineage?: boolean;
   /** Expected failures are observations. A rejection is taken as `unreachable`. */
   poll(context: PollContext): Promise<Observation | Failure>;
   /** Of a source that tells of changes by itself. Without it the source is polled. */
@@ -79,6 +81,8 @@ export interface Follower {
   /** A read without an answer after `presenceDeadline` counts as `unreachable`. */
   present(signal: AbortSignal): Promise<Presence>;
   readonly presenceDeadline: Ms;
+  /** There are several watches: what one of them delivers says nothing of the others, and confirms nothing (R2). */
+  readonly severalWatches?: boolean;
 }
 
 export interface SyncLoopOptions {
@@ -215,7 +219,7 @@ export class SyncLoop {
     const reason = this.#memory.overLimit(delivery, this.#options.limits);
     if (reason !== undefined) return { kind: 'unbelievable', reason };
     if (delivery.revision !== undefined) this.#revisions.passed(delivery.epoch, delivery.revision);
-    await this.#emit(this.#memory.takeChange(delivery));
+    await this.#emit(this.#memory.takeChange(this.#ofLineage(delivery)));
     return undefined;
   }
 
@@ -249,7 +253,14 @@ export class SyncLoop {
     const { epoch, revision } = observation;
     const now = this.#options.clock.now().boot;
     const regress = revision === undefined ? undefined : this.#revisions.judge(epoch, revision, now);
-    return regress === undefined ? this.#memory.take(observation) : { kind: 'unbelievable', ...regress };
+    return regress === undefined
+      ? this.#memory.take(this.#ofLineage(observation))
+      : { kind: 'unbelievable', ...regress };
+  }
+
+  #ofLineage<T extends { readonly epoch: string }>(report: T): T {
+    const { lineage } = this.#revisions;
+    return lineage === 0 || !this.adapter.lineage ? report : { ...report, epoch: `${report.epoch}+${lineage}` };
   }
 
   #pause(ms: Ms): Promise<void> {

@@ -11,10 +11,14 @@ export interface SyncZone {
   readonly softTtl: Ms;
   readonly limits: LimitsConfig;
   readonly allowAddresses: readonly Cidr[];
+  /** With `naming: consul`. */
+  readonly datacenters: readonly string[];
 }
 
-export function syncZone({ name, registries, softTtl, limits, allowAddresses }: ZoneConfig): SyncZone {
-  return { name, registries, softTtl, limits, allowAddresses };
+export function syncZone(zone: ZoneConfig): SyncZone {
+  const { name, registries, softTtl, limits, allowAddresses, naming } = zone;
+  const datacenters = naming === 'consul' ? zone.datacenters : [];
+  return { name, registries, softTtl, limits, allowAddresses, datacenters };
 }
 
 /** One registry of one zone. `identity` tells a report of a source that was since replaced by a reload. */

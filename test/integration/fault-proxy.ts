@@ -180,6 +180,7 @@ export class FaultProxy {
     if (fault.kind === 'freeze') res.write(half);
     else if (fault.kind === 'cut') res.write(half, () => res.destroy());
     else {
+      if (res.socket === null || res.socket.destroyed) return;
       let sent = 0;
       const timer = setInterval(() => res.write(body[sent++] ?? ''), DRIP_MS);
       res.on('close', () => clearInterval(timer));

@@ -1,11 +1,21 @@
 /** `registry` and `registries`, one kind an entry. */
+import { nameToWire } from '../../dns/names.js';
 import { choice, expected, list, scalar, section, type Values, variant } from '../options.js';
-import { duration, integer, keyPrefix, listenAddress, origin, path, text, url, zoneName } from './values.js';
+import { duration, integer, keyPrefix, label, listenAddress, origin, path, text, url, zoneName } from './values.js';
 
 const tlsOptions = {
   caFile: path('https: a PEM file with the authorities to trust, in place of those of the system.', {}),
   certFile: path('https: a PEM file with the certificate to show. Files are read again before every request.', {}),
   keyFile: path('https: a PEM file with its key.', {}),
+  tlsName: scalar(
+    'domain name',
+    (input) =>
+      typeof input === 'string' && /^[\w.-]{1,253}$/.test(input) && nameToWire(input) !== undefined
+        ? input
+        : expected('a domain name such as registry.example', input),
+    'https: the name that the certificate of the server must have, in place of that in its address.',
+    {},
+  ),
 };
 
 /** Of every kind. */
@@ -56,9 +66,40 @@ export const registryOptions = {
     ...tlsOptions,
   },
   consul: {
-    address: url('The agent or server.', { default: 'http://127.0.0.1:8500' }),
-    tokenFile: path('A file with the token.', {}),
+    address: origin('The agent on this host, or another agent or server.', {
+      defaultText: '`http://127.0.0.1:8500`',
+    }),
+    addresses: list(
+      origin('An agent or server.', {}),
+      '["http://192.0.2.1:8500"]',
+      'In place of `address`, several: asked in turn; the last that answered is preferred.',
+      { min: 1 },
+    ),
+    tokenFile: path('A file with an ACL token, read again for every request.', {}),
+    datacenter: label('Whose catalog is read. By default that of the agent.', {}),
+    namespace: label('With Consul Enterprise: the namespace.', {}),
+    partition: label('With Consul Enterprise: the admin partition.', {}),
+    stale: scalar(
+      'true or false',
+      (input) => (typeof input === 'boolean' ? input : expected('true or false', input)),
+      'Takes answers of servers that are not the leader, too.',
+      { default: true },
+    ),
+    maxLag: duration(
+      'With `stale`: a server that has not heard of its leader for so long is not believed for what it leaves out (R6).',
+      { default: '10s', min: '1s' },
+    ),
+    kvPrefix: scalar(
+      'key',
+      (input) =>
+        typeof input === 'string' && /^[^/\x00-\x20\x7f]+(?:\/[^/\x00-\x20\x7f]+)*$/.test(input) && input.length <= 512
+          ? input
+          : expected('a key without slashes at its ends, such as holdfast/svc.internal', input),
+      'Release marks (R9) are the keys below this and `/.release/`.',
+      { defaultText: '`holdfast/` and the name of the zone' },
+    ),
     mirror: choice(['all'], 'Which services are followed.', { default: 'all' }),
+    ...tlsOptions,
   },
   dns: {
     servers: list(listenAddress('A server.', {}), '["192.0.2.1:53"]', 'Name servers, asked in order.', {

@@ -3,7 +3,7 @@ import type { KeyPath } from '../errors.js';
 import type { ConfigValues } from './config.js';
 
 export const NOT_AVAILABLE = 'not available in this version';
-export const UNBUILT_REGISTRIES: readonly string[] = ['consul', 'dns'];
+export const UNBUILT_REGISTRIES: readonly string[] = ['dns'];
 
 /** The first such thing in a configuration. */
 export function firstUnavailable(

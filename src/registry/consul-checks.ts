@@ -1,0 +1,94 @@
+/** Consul's checks as they count for rows: the worst of an instance's own and its node's (R5), and what they test (R18). */
+import type { ListedCheck, RowState } from './registry.js';
+import { isPort } from './rows.js';
+
+/** A check as `health/state/any` and `health/service` give it. */
+export interface ConsulCheck {
+  readonly Node?: unknown;
+  readonly CheckID?: unknown;
+  readonly Status?: unknown;
+  readonly ServiceID?: unknown;
+  readonly ServiceName?: unknown;
+  readonly Type?: unknown;
+  readonly Definition?: unknown;
+  readonly ModifyIndex?: unknown;
+}
+
+/** All checks of one instance, or of one node as a whole. */
+export interface CheckGroup {
+  readonly node: string;
+  /** Empty for the node's own. */
+  readonly serviceId: string;
+  readonly service: string;
+  readonly state: RowState;
+  /** Of the check that changed last. */
+  readonly newest: number;
+  readonly test: ListedCheck | undefined;
+}
+
+/** The worst first. Maintenance is somebody's will, whatever else is the matter. */
+const WORST: readonly RowState[] = ['draining', 'critical', 'warning', 'passing'];
+const MAINTENANCE = /^_(?:node_maintenance$|service_maintenance(?::|$))/;
+
+export function groupKey(node: string, serviceId: string): string {
+  return `${node.toLowerCase()}\n${serviceId}`;
+}
+
+export function worst(a: RowState, b: RowState): RowState {
+  return WORST.indexOf(a) <= WORST.indexOf(b) ? a : b;
+}
+
+/** Checks by group, undefined when they are not those of Consul. */
+export function groupChecks(checks: unknown): Map<string, CheckGroup> | undefined {
+  if (!Array.isArray(checks)) return undefined;
+  const groups = new Map<string, CheckGroup>();
+  for (const check of checks as (ConsulCheck | null)[]) {
+    const { Node, CheckID, Status, ServiceID = '', ServiceName = '', ModifyIndex = 0 } = check ?? {};
+    const texts = [Node, CheckID, Status, ServiceID, ServiceName];
+    if (texts.some((text) => typeof text !== 'string') || typeof ModifyIndex !== 'number') return undefined;
+    const [node, id, status, serviceId, service] = texts as [string, string, string, string, string];
+    const key = groupKey(node, serviceId);
+    const known = groups.get(key);
+    const state = stateOf(id, status);
+    groups.set(key, {
+      node,
+      serviceId,
+      service,
+      state: known === undefined ? state : worst(known.state, state),
+      newest: Math.max(known?.newest ?? 0, ModifyIndex),
+      test: known?.test ?? (serviceId === '' ? undefined : testOf(check!)),
+    });
+  }
+  return groups;
+}
+
+function stateOf(id: string, status: string): RowState {
+  if (status === 'critical') return MAINTENANCE.test(id) ? 'draining' : 'critical';
+  return status === 'warning' ? 'warning' : 'passing';
+}
+
+/**
+ * What a check of Consul tests, as far as it says (R18): agents tell the type alone, and a definition of HTTP without
+ * a path is none. The host is never taken.
+ */
+function testOf({ Type, Definition }: ConsulCheck): ListedCheck | undefined {
+  const { HTTP, TCP, GRPC, GRPCUseTLS, TCPUseTLS, TLSServerName } = (Definition ?? {}) as Record<string, unknown>;
+  if (typeof HTTP === 'string' && URL.canParse(HTTP)) {
+    const { protocol, port, pathname } = new URL(HTTP);
+    if (protocol !== 'http:' && protocol !== 'https:') return undefined;
+    const type = protocol === 'http:' ? 'http' : 'https';
+    const tlsName = type === 'https' && typeof TLSServerName === 'string' && TLSServerName !== '' ? TLSServerName : '';
+    const ported = { type, port: Number(port || (type === 'http' ? 80 : 443)), path: pathname } as const;
+    return tlsName === '' ? ported : { ...ported, tlsName };
+  }
+  if (TCPUseTLS === true || GRPCUseTLS === true) return undefined;
+  if (typeof TCP === 'string' && TCP !== '') return withPort('tcp', TCP);
+  if (typeof GRPC === 'string' && GRPC !== '') return withPort('grpc', GRPC.replace(/\/.*$/, ''));
+  if (Type === 'tcp' || Type === 'grpc') return { type: Type };
+  return undefined;
+}
+
+function withPort(type: 'tcp' | 'grpc', target: string): ListedCheck | undefined {
+  const port = Number(/:(\d{1,5})$/.exec(target)?.[1]);
+  return isPort(port) ? { type, port } : undefined;
+}
