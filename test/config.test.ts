@@ -97,6 +97,7 @@ t.test('the least configuration has every default', async (t) => {
         services: [],
       },
     ],
+    tcp: { idleTimeout: 10_000, maxConnections: 1_024, maxConnectionsPerClient: 128 },
     prober: { budget: 500, conntrackShare: 0.05 },
     log: { level: 'info' },
   });
@@ -135,6 +136,7 @@ zones:
     services:
       "db-*": { check: { type: none }, order: stable }
       orders: { maxAnswers: 2, alias: Shop }
+tcp: { idleTimeout: 30s, maxConnections: 50 }
 prober: { budget: 100, conntrackShare: 0.1 }
 log: { level: debug }
 `);
@@ -210,6 +212,7 @@ log: { level: debug }
         ],
       },
     ],
+    tcp: { idleTimeout: 30_000, maxConnections: 50, maxConnectionsPerClient: 128 },
     prober: { budget: 100, conntrackShare: 0.1 },
     log: { level: 'debug' },
   });
@@ -233,7 +236,7 @@ t.test('a bad configuration is one error with file, line, key and what was expec
       `${LEAST}colour: red\n`,
       at(
         5,
-        'colour: unknown key (known here: version, listen, workers, transport, stateDir, runDir, admin, zones, forward, prober, log)',
+        'colour: unknown key (known here: version, listen, workers, transport, stateDir, runDir, admin, zones, forward, tcp, prober, log)',
       ),
     ],
     [zone('softTtl: 1s\n    softTtl: 2s'), at(6, 'the key softTtl is there twice in one map')],

@@ -74,7 +74,7 @@ export class Protocol {
   async start(
     t: Test,
     transport: string,
-    { forward = true, listen = ['127.0.0.1:PORT', '[::1]:PORT'] } = {},
+    { forward = true, listen = ['127.0.0.1:PORT', '[::1]:PORT'], top = '' } = {},
   ): Promise<this> {
     t.teardown(() => this.host.dispose());
     await this.upstream.start(t);
@@ -93,6 +93,7 @@ export class Protocol {
         `transport: ${transport}`,
         'stateDir: state',
         'runDir: run',
+        top,
         'zones:',
         '  - { name: svc.test, softTtl: 1s, answerTtl: 5s, negativeTtl: 3s, check: { type: none }, registry: { type: file, path: services.yaml } }',
         '  - { name: inner.svc.test, check: { type: none }, registry: { type: file, path: inner.yaml } }',

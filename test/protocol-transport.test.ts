@@ -1,6 +1,6 @@
 /** Items 31 to 37 and 39 (UDP, TCP, sizes) of the checklist. */
 import t from 'tap';
-import { type Item, KINDS, type Protocol, prove, query } from './protocol-fixture.js';
+import { type Item, KINDS, Protocol, prove, query } from './protocol-fixture.js';
 import { framed, TcpClient, until } from './server-fixture.js';
 import type { WireMessage } from './wire-message.js';
 
@@ -156,3 +156,22 @@ const items: Item[] = [
 ];
 
 prove(items);
+
+t.test(
+  '36 idle connections are closed after a time that is a setting, and there are no more of them than are allowed',
+  async (t) => {
+    const on = await new Protocol().start(t, 'auto', { top: 'tcp: { idleTimeout: 1s, maxConnections: 20 }' });
+    const client = new TcpClient(at(on));
+    client.socket.write(framed(query(NAME, 'A')));
+    await client.take(1);
+    await until(() => client.closed);
+    t.equal(client.messages().length, 1);
+    const many = Array.from({ length: 30 }, () => new TcpClient(at(on)));
+    const last = new TcpClient(at(on));
+    last.socket.write(framed(query(NAME, 'A')));
+    await last.take(1);
+    t.equal(last.messages().length, 1, 'the newest is served');
+    await until(() => many.filter(({ closed }) => closed).length >= 10);
+    for (const one of [...many, last]) one.socket.destroy();
+  },
+);

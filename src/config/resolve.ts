@@ -43,6 +43,7 @@ export function resolveConfig(values: ConfigValues, file: string, places: Places
     ...(values.admin ? { admin: values.admin } : {}),
     zones,
     ...(forward ? { forward } : {}),
+    tcp: values.tcp,
     prober: values.prober,
     log: values.log,
   };

@@ -15,6 +15,7 @@ export interface Config {
   readonly admin?: ListenAddress;
   readonly zones: readonly ZoneConfig[];
   readonly forward?: ForwardConfig;
+  readonly tcp: TcpConfig;
   readonly prober: ProberConfig;
   readonly log: { readonly level: 'trace' | 'debug' | 'info' | 'warn' | 'error' };
 }
@@ -42,6 +43,13 @@ export interface ForwardConfig {
   /** Bytes. */
   readonly cacheSize: number;
   readonly maxStale: Ms;
+}
+
+/** Connections of clients. */
+export interface TcpConfig {
+  readonly idleTimeout: Ms;
+  readonly maxConnections: number;
+  readonly maxConnectionsPerClient: number;
 }
 
 export interface ProberConfig {

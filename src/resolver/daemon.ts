@@ -166,6 +166,7 @@ class Daemon {
         table: this.#resolver.table,
         stateDir: config.stateDir,
         forward: this.#forward.settings,
+        tcp: config.tcp,
       });
     } catch (error) {
       if (!(error instanceof ListenError)) throw error;
@@ -356,7 +357,7 @@ class Daemon {
       return;
     }
     const now = this.#enter();
-    const fixed = ['stateDir', 'runDir', 'workers', 'transport'] as const;
+    const fixed = ['stateDir', 'runDir', 'workers', 'transport', 'tcp'] as const;
     const needRestart = fixed.filter((key) => JSON.stringify(config[key]) !== JSON.stringify(this.#config[key]));
     if (needRestart.length > 0) this.#log.log('warn', 'reload-needs-restart', { keys: needRestart });
     this.#config = { ...config, ...Object.fromEntries(fixed.map((key) => [key, this.#config[key]])) };

@@ -102,6 +102,7 @@ export function settings(
     stateDir: '/var/lib/holdfast',
     runDir: '/run/holdfast',
     zones: [zone(ZONE, said), ...Object.entries(others).map(([name, over]) => zone(name, over))],
+    tcp: { idleTimeout: 10_000, maxConnections: 1_024, maxConnectionsPerClient: 128 },
     prober: { budget: 500, conntrackShare: 0.05 },
     log: { level: 'info' },
   };

@@ -1,7 +1,7 @@
 /** The whole file. */
 import { choice, expected, list, scalar, section, type Values } from '../options.js';
 import { forwardOptions } from './forward.js';
-import { integer, listenAddress, path, share } from './values.js';
+import { duration, integer, listenAddress, path, share } from './values.js';
 import { zoneOptions } from './zone.js';
 
 export const configOptions = {
@@ -37,6 +37,28 @@ export const configOptions = {
     { required: true, min: 1 },
   ),
   forward: section(forwardOptions, 'Names outside the zones. Without it they are REFUSED.', {}),
+  tcp: section(
+    {
+      idleTimeout: duration('A connection without a whole question for so long is closed.', {
+        default: '10s',
+        min: '1s',
+      }),
+      maxConnections: integer(
+        1,
+        65_536,
+        'At once. With more, the one that has been idle for longest is closed; half of what the process may open is the most.',
+        { default: 1024 },
+      ),
+      maxConnectionsPerClient: integer(
+        1,
+        65_536,
+        'At once from one address that is not loopback; in place of more of them, its idlest is closed.',
+        { default: 128 },
+      ),
+    },
+    'Connections of clients. A change takes a restart.',
+    { default: {} },
+  ),
   prober: section(
     {
       budget: integer(1, 100_000, 'Probes a second, at most (R17).', { default: 500 }),
