@@ -24,7 +24,16 @@ release: { team-a-orders: 2031-05-04T09:30:00Z, team-b-orders: 2031-05-04T09:30:
 async function read(folder: string, filter: FilterConfig) {
   const path = join(folder, 'services.yaml');
   writeFileSync(path, FILE);
-  const adapter = openAdapter({ type: 'file', path, filter }, { softTtl: 10_000, limits: LIMITS, allowAddresses: [] });
+  const adapter = openAdapter(
+    { type: 'file', path, filter },
+    {
+      softTtl: 10_000,
+      limits: LIMITS,
+      allowAddresses: [],
+      naming: 'rfc2782',
+      datacenters: [],
+    },
+  );
   const seen = await adapter.poll({ signal: AbortSignal.timeout(5000), fresh: true });
   adapter.close();
   if (seen.kind !== 'list') throw new Error(JSON.stringify(seen));

@@ -20,8 +20,9 @@ export interface AdapterZone {
   readonly softTtl: Ms;
   readonly limits: LimitsConfig;
   readonly allowAddresses: readonly Cidr[];
+  readonly naming: 'rfc2782' | 'consul';
   /** With `naming: consul`: those that are answered. */
-  readonly datacenters?: readonly string[];
+  readonly datacenters: readonly string[];
 }
 
 export function openAdapter(config: RegistryConfig, zone: AdapterZone): Adapter {
@@ -32,7 +33,8 @@ export function openAdapter(config: RegistryConfig, zone: AdapterZone): Adapter 
   return filtered(adapter, filter);
 }
 
-function openKind(config: RegistryConfig, { softTtl, limits, allowAddresses, datacenters = [] }: AdapterZone): Adapter {
+function openKind(config: RegistryConfig, whole: AdapterZone): Adapter {
+  const { softTtl, limits, allowAddresses } = whole;
   const zone = { softTtl, limits, allowAddresses };
   switch (config.type) {
     case 'file':
@@ -40,7 +42,11 @@ function openKind(config: RegistryConfig, { softTtl, limits, allowAddresses, dat
     case 'etcd':
       return new EtcdRegistry(config, zone);
     case 'consul':
-      return new ConsulRegistry(config, { ...zone, datacenters, ...readPart(config.filter) });
+      return new ConsulRegistry(config, {
+        ...zone,
+        datacenters: whole.naming === 'consul' ? whole.datacenters : [],
+        ...readPart(config.filter),
+      });
     case 'http':
       return new HttpRegistry(config, zone);
   }

@@ -11,14 +11,13 @@ export interface SyncZone {
   readonly softTtl: Ms;
   readonly limits: LimitsConfig;
   readonly allowAddresses: readonly Cidr[];
-  /** With `naming: consul`. */
+  readonly naming: ZoneConfig['naming'];
   readonly datacenters: readonly string[];
 }
 
 export function syncZone(zone: ZoneConfig): SyncZone {
-  const { name, registries, softTtl, limits, allowAddresses, naming } = zone;
-  const datacenters = naming === 'consul' ? zone.datacenters : [];
-  return { name, registries, softTtl, limits, allowAddresses, datacenters };
+  const { name, registries, softTtl, limits, allowAddresses, naming, datacenters } = zone;
+  return { name, registries, softTtl, limits, allowAddresses, naming, datacenters };
 }
 
 /** One registry of one zone. `identity` tells a report of a source that was since replaced by a reload. */

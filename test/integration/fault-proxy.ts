@@ -19,8 +19,13 @@ export type Fault =
   | { readonly kind: 'status'; readonly status: number; readonly retryAfter?: string }
   /** A page of somebody else. */
   | { readonly kind: 'garbage' }
-  /** The true answer, changed. */
-  | { readonly kind: 'rewrite'; readonly path: RegExp; readonly rewrite: (body: string) => string }
+  /** The true answer, changed. A header without text is left out. */
+  | {
+      readonly kind: 'rewrite';
+      readonly path: RegExp;
+      readonly rewrite: (body: string) => string;
+      readonly headers?: Readonly<Record<string, string>>;
+    }
   /** A request waits so long before it is passed on. */
   | { readonly kind: 'delay'; readonly path: RegExp; readonly ms: number };
 
@@ -171,7 +176,8 @@ export class FaultProxy {
 
   #spoil(fault: Fault, body: string, status: number, headers: IncomingMessage['headers'], res: ServerResponse): void {
     if (fault.kind === 'rewrite') {
-      res.writeHead(status, headers);
+      const changed = Object.entries({ ...headers, ...fault.headers }).filter(([, value]) => value !== '');
+      res.writeHead(status, Object.fromEntries(changed));
       res.end(fault.rewrite(body));
       return;
     }

@@ -1,9 +1,9 @@
 /** What every registry adapter has to bear, against the real server and a proxy that breaks in front of it. */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { makeCertificates } from './certificates.js';
-import { ConsulServer, findConsul } from './consul-server.js';
+import { type ConsulOptions, ConsulServer, findConsul } from './consul-server.js';
 import { EtcdServer, etcdVersion } from './etcd-server.js';
 import { type Fault, FaultProxy } from './fault-proxy.js';
 import { ObservedZone } from './observed-zone.js';
@@ -535,4 +535,187 @@ t.test("etcd: CoreDNS's records", { buffered: true, skip }, async (t) => {
   t.same(zone.addresses('blue.web'), ['10.7.0.2']);
   await server.delete('/skydns/test/svc/web/x1');
   await zone.until('a record less', () => zone.addresses('web').length === 1);
+});
+
+const noConsul = consul.missing ?? false;
+
+/** Consul that this story may stop and break. */
+async function ownConsul(t: Test, options: ConsulOptions = {}): Promise<ConsulServer> {
+  const server = await ConsulServer.start(join(folder, `consul-${++started}`), options);
+  t.teardown(() => server.stop());
+  return server;
+}
+
+t.test('consul: it is restarted, then with an empty store', { buffered: true, skip: noConsul }, async (t) => {
+  const server = await ownConsul(t);
+  const source = consulSource(server);
+  const { zone } = await ready(t, source);
+  await server.stop();
+  await zone.until('the outage is told', () => !zone.status.heard);
+  await zone.pass(500);
+  await server.run();
+  await recovers(zone, source);
+  t.equal(zone.status.guarded, 0);
+
+  await server.stop();
+  server.wipe();
+  await server.run();
+  await zone.until('R7: another store, another epoch, and everything is held', () => zone.status.guarded === 6);
+  t.match(zone.logged.join(), /epoch-changed/);
+  await source.put('late', ['10.0.9.9']);
+  for (const [service, addresses] of Object.entries(KNOWN)) await source.put(service, addresses);
+  await zone.until('nothing is held', () => zone.status.guarded === 0);
+});
+
+t.test('consul: it is restored from an older backup', { buffered: true, skip: noConsul }, async (t) => {
+  const server = await ownConsul(t);
+  const source = consulSource(server);
+  await source.put('orders', KNOWN.orders);
+  const backup = await server.snapshot();
+  const { zone } = await ready(t, source);
+  await server.restore(backup);
+  await zone.until('it is doubted', notHeard(zone, /not believable: revision went back/));
+  await zone.until('what came after the backup is held', () => zone.status.guarded === KNOWN.billing.length);
+  t.match(zone.logged.join(), /epoch-changed/);
+  await recovers(zone, source);
+});
+
+t.test('consul: of three servers the leader dies, then another one', { buffered: true, skip: noConsul }, async (t) => {
+  const servers = await ConsulServer.cluster(join(folder, 'three'), 3);
+  t.teardown(() => Promise.all(servers.map((server) => server.stop())));
+  const led = await Promise.all(servers.map((server) => server.leads()));
+  const leader = servers[led.indexOf(true)]!;
+  const [asked, other] = servers.filter((server) => server !== leader);
+  const source = consulSource(asked!);
+  const { zone, proxy } = await ready(t, source, ', maxLag: 2s');
+  const before = proxy.requests.length;
+  const start = performance.now();
+  await leader.stop();
+  await zone.pass(1000);
+  await asked!.ready();
+  await recovers(zone, source);
+  t.ok(proxy.requests.length - before <= 40 + (10 * (performance.now() - start)) / 1000, 'no storm');
+
+  await other!.stop();
+  await zone.until('the outage is told', notHeard(zone, /no leader|not heard of its leader/));
+  await zone.pass(1000);
+  t.equal(zone.status.guarded, 0);
+  await other!.run(false);
+  await asked!.ready();
+  await source.put('again', ['10.9.9.9']);
+  await zone.until('what is new', () => zone.addresses('again')[0] === '10.9.9.9' && zone.status.heard);
+});
+
+t.test('consul: of several agents the dead ones do no harm', { buffered: true, skip: noConsul }, async (t) => {
+  const source = await consul.source(t);
+  const { zone, proxy } = await ready(t, source);
+  const second = open(t, `{ type: consul, addresses: ["http://127.0.0.1:9", "${proxy.origin}"] }`);
+  await known(second);
+  await proxy.break({ kind: 'status', status: 503 });
+  const both = /127\.0\.0\.1:9: connection refused; http:\S+: status 503 \(not available\)/;
+  await second.until('all agents are told', notHeard(second, both));
+  await proxy.mend();
+  await recovers(second, source);
+  await recovers(zone, source);
+});
+
+t.test('consul: a token is revoked, replaced, and may do less', { buffered: true, skip: noConsul }, async (t) => {
+  const server = await ownConsul(t, { managementToken: '11111111-aaaa-bbbb-cccc-000000000000' });
+  const source = consulSource(server);
+  const token = join(t.testdirName, 'token');
+  mkdirSync(t.testdirName, { recursive: true });
+  const policy = async (name: string, rules: string): Promise<void> => {
+    await server.put('acl/policy', { Name: name, Rules: rules });
+  };
+  const issue = async (name: string): Promise<string> => {
+    const made = JSON.parse(await server.put('acl/token', { Policies: [{ Name: name }] })) as Record<string, string>;
+    return `${made.AccessorID} ${made.SecretID}`;
+  };
+  await policy('all', 'service_prefix "" { policy = "read" } node_prefix "" { policy = "read" }');
+  await policy('some', 'service "orders" { policy = "read" } node_prefix "" { policy = "read" }');
+  const [accessor, secret] = (await issue('all')).split(' ') as [string, string];
+  writeFileSync(token, `${secret}\n`);
+  const { zone } = await ready(t, source, `, tokenFile: ${token}`);
+  await recovers(zone, source);
+  await server.delete(`acl/token/${accessor}`);
+  await zone.until('the outage is told', notHeard(zone, /status 403 \(forbidden\)/));
+  await zone.pass(500);
+
+  const [, some] = (await issue('some')).split(' ') as [string, string];
+  writeFileSync(token, some);
+  await zone.until('what is hidden is told', () => zone.status.rejected.some(({ reason }) => /token/.test(reason)));
+  await zone.until('it is heard', () => zone.status.heard);
+  await source.put('orders', KNOWN.orders.slice(1));
+  zone.hold({ billing: KNOWN.billing });
+  await zone.until('what it sees goes', () => zone.addresses('orders').length === 2);
+  await zone.pass(500);
+  await source.put('orders', KNOWN.orders);
+
+  const [, all] = (await issue('all')).split(' ') as [string, string];
+  writeFileSync(token, all);
+  await source.put('newer', ['10.9.9.9']);
+  await zone.until('everything is seen', () => zone.addresses('orders').length === 3);
+  const told = JSON.stringify([zone.reports, zone.logged, zone.status]);
+  for (const word of [secret, some, all]) t.notOk(told.includes(word), 'a secret is not told');
+});
+
+t.test('A22: consul: indexes of nonsense bring no storm', { buffered: true, skip: noConsul }, async (t) => {
+  const source = await consul.source(t);
+  const { zone, proxy } = await ready(t, source);
+  for (const index of ['0', '', '1', 'soon']) {
+    await proxy.break({ kind: 'rewrite', path: /./, rewrite: (body) => body, headers: { 'x-consul-index': index } });
+    const before = proxy.requests.length;
+    await zone.pass(2000);
+    t.ok(proxy.requests.length - before <= 20, `${proxy.requests.length - before} requests with ${index || 'none'}`);
+    await proxy.mend();
+    await recovers(zone, source);
+  }
+});
+
+t.test('consul: a watch is half open while reads are answered', { buffered: true, skip: noConsul }, async (t) => {
+  const source = await consul.source(t);
+  const { zone, proxy } = await ready(t, source);
+  await zone.pass(1200);
+  await proxy.break({ kind: 'silent', path: /wait=/ });
+  await source.put('hidden', ['10.4.0.1']);
+  await zone.until('the change comes all the same', () => zone.addresses('hidden')[0] === '10.4.0.1');
+  t.equal(zone.status.heard, true);
+  await proxy.mend();
+  await recovers(zone, source);
+});
+
+t.test('consul: checks of instances and nodes, maintenance, ports', { buffered: true, skip: noConsul }, async (t) => {
+  const server = await ownConsul(t);
+  const source = consulSource(server);
+  const { zone } = await ready(t, source);
+  const check = (id: string, status: string, service = ''): Promise<void> =>
+    server.register({
+      Node: CONSUL_NODE,
+      SkipNodeUpdate: true,
+      Check: { CheckID: id, Name: 'test', Status: status, ServiceID: service },
+    });
+  zone.hold({ billing: KNOWN.billing });
+  await check('service:orders-0', 'critical', 'orders-0');
+  await zone.until('an instance is held back', () => zone.addresses('orders').length === 2);
+  await check('service:orders-0', 'warning', 'orders-0');
+  await zone.until('a warning is answered', () => zone.addresses('orders').length === 3);
+  await check('_service_maintenance:orders-1', 'critical', 'orders-1');
+  await zone.until('maintenance drains', () => zone.addresses('orders').join() === '10.0.0.1,10.0.0.3');
+  await server.put('catalog/deregister', { Node: CONSUL_NODE, CheckID: '_service_maintenance:orders-1' });
+  await zone.until('and ends', () => zone.addresses('orders').length === 3);
+  zone.hold({});
+  await check('serfHealth', 'critical');
+  await zone.until('the guard holds what a node takes with it', () => zone.status.guarded === 5);
+  await check('serfHealth', 'passing');
+  await zone.until('nothing is held', () => zone.status.guarded === 0);
+
+  await server.put('kv/holdfast/svc.test/.release/orders', '2020-01-01T00:00:00Z');
+  await server.put('kv/holdfast/svc.test/.release/bad', 'soon');
+  await zone.until('marks are read', () => zone.status.rejected.some(({ where }) => /\.release\/bad/.test(where)));
+  await server.register({
+    Node: CONSUL_NODE,
+    SkipNodeUpdate: true,
+    Service: { ID: 'orders-2', Service: 'orders', Address: '10.0.0.33', Port: 80 },
+  });
+  await zone.until('an address that changed alone', () => zone.addresses('orders').includes('10.0.0.33'));
 });

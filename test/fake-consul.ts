@@ -1,0 +1,297 @@
+/** Consul as far as a mirror of its catalog asks for it, with faults to switch on, and counts of what it is asked. */
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+
+export interface FakeInstance {
+  readonly id: string;
+  readonly node: string;
+  readonly address?: string;
+  readonly port?: unknown;
+  readonly tags?: readonly string[];
+  readonly meta?: Readonly<Record<string, string>>;
+  readonly weights?: object;
+  /** Absent: without a check. */
+  readonly status?: string;
+}
+
+interface Stored extends FakeInstance {
+  readonly index: number;
+  readonly checkIndex: number;
+}
+
+/** How answers differ from those of a healthy leader. */
+export interface FakeFaults {
+  /** Headers of all answers, or of those to questions that any server may answer. */
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly staleHeaders?: Readonly<Record<string, string>>;
+  /** A status in place of an answer, where the path matches. */
+  readonly status?: { readonly path: RegExp; readonly status: number };
+  /** Only the leader is asked in vain. */
+  readonly noLeader?: boolean;
+  /** Answers to these datacenters fail. */
+  readonly noPathTo?: string;
+  /** A body in place of the true one. */
+  readonly body?: { readonly path: RegExp; readonly body: string };
+  /** Services that the token does not see. */
+  readonly hidden?: (service: string) => boolean;
+}
+
+export class FakeConsul {
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  readonly #services = new Map<string, Map<string, Stored>>();
+  readonly #serviceIndexes = new Map<string, number>();
+  readonly #nodes = new Map<string, { readonly address: string; readonly index: number }>();
+  readonly #waiting = new Set<() => void>();
+  readonly #cache = new Map<string, { readonly index: number; readonly body: string }>();
+  #indexes = { services: 10, checks: 10, nodes: 10 };
+  #index = 10;
+  faults: FakeFaults = {};
+  /** Each request: its path with the query, and when it came. */
+  readonly requests: { readonly path: string; readonly at: number }[] = [];
+  inFlight = 0;
+  mostInFlight = 0;
+  /** Of each answer about one service. */
+  serviceDelay = 0;
+  trustDomain = 'one.consul';
+
+  private constructor() {
+    this.#server = createServer((req, res) => void this.#handle(req, res));
+    this.#server.on('connection', (socket) => {
+      this.#sockets.add(socket);
+      socket.once('close', () => this.#sockets.delete(socket));
+    });
+  }
+
+  static async start(): Promise<FakeConsul> {
+    const fake = new FakeConsul();
+    fake.#server.listen(0, '127.0.0.1');
+    await once(fake.#server, 'listening');
+    return fake;
+  }
+
+  get origin(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  async stop(): Promise<void> {
+    const closed = once(this.#server, 'close');
+    this.#server.close();
+    for (const socket of this.#sockets) socket.destroy();
+    await closed;
+  }
+
+  setNode(name: string, address: string): void {
+    this.#index++;
+    this.#nodes.set(name, { address, index: this.#index });
+    this.#indexes.nodes = this.#index;
+    this.#wake();
+  }
+
+  /** Registers an instance, or changes it; its check has another index only when its status is another. */
+  set(service: string, instance: FakeInstance): void {
+    const index = ++this.#index;
+    let instances = this.#services.get(service);
+    if (instances === undefined) this.#services.set(service, (instances = new Map()));
+    if (!this.#nodes.has(instance.node)) {
+      this.#nodes.set(instance.node, { address: '10.255.0.1', index });
+      this.#indexes.nodes = index;
+    }
+    const known = instances.get(instance.id);
+    const sameCheck = known?.status === instance.status;
+    const sameInstance =
+      known !== undefined &&
+      JSON.stringify({ ...instance, status: 0 }) ===
+        JSON.stringify({ ...known, status: 0, index: undefined, checkIndex: undefined });
+    instances.set(instance.id, {
+      ...instance,
+      index: sameInstance ? known.index : index,
+      checkIndex: sameCheck && known !== undefined ? known.checkIndex : index,
+    });
+    if (!sameInstance) this.#indexes.services = index;
+    if (!sameCheck) this.#indexes.checks = index;
+    this.#serviceIndexes.set(service, index);
+    this.#wake();
+  }
+
+  remove(service: string, id: string): void {
+    const index = ++this.#index;
+    const instances = this.#services.get(service);
+    const known = instances?.get(id);
+    if (instances === undefined || known === undefined) return;
+    instances.delete(id);
+    if (instances.size === 0) this.#services.delete(service);
+    this.#indexes.services = index;
+    if (known.status !== undefined) this.#indexes.checks = index;
+    this.#serviceIndexes.set(service, index);
+    this.#wake();
+  }
+
+  /** Another store, whose index begins again. */
+  wipe(index = 5): void {
+    this.#services.clear();
+    this.#nodes.clear();
+    this.#serviceIndexes.clear();
+    this.#index = index;
+    this.#indexes = { services: index, checks: index, nodes: index };
+    this.#wake();
+  }
+
+  /** How many requests matched. */
+  count(path: RegExp): number {
+    return this.requests.filter((request) => path.test(request.path)).length;
+  }
+
+  /** The most requests that came within a second. */
+  mostInASecond(): number {
+    let most = 0;
+    let from = 0;
+    for (const [i, { at }] of this.requests.entries()) {
+      while (at - this.requests[from]!.at >= 1000) from++;
+      most = Math.max(most, i - from + 1);
+    }
+    return most;
+  }
+
+  #wake(): void {
+    for (const wake of [...this.#waiting]) wake();
+  }
+
+  async #handle(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    const url = new URL(req.url ?? '/', 'http://fake');
+    const path = url.pathname.replace('/v1/', '');
+    this.requests.push({ path: `${path}${url.search}`, at: performance.now() });
+    this.inFlight++;
+    this.mostInFlight = Math.max(this.mostInFlight, this.inFlight);
+    res.once('close', () => this.inFlight--);
+    res.on('error', () => undefined);
+    const after = url.searchParams.get('index');
+    if (after !== null)
+      await this.#change(path, Number(after), Number.parseInt(url.searchParams.get('wait') ?? '0', 10), res);
+    else if (path.startsWith('health/service/') && this.serviceDelay > 0) {
+      await new Promise((resolve) => setTimeout(resolve, this.serviceDelay));
+    }
+    if (!res.destroyed) this.#answer(path, url.searchParams, res);
+  }
+
+  /** Until the index of a list is greater. */
+  #change(path: string, index: number, wait: number, res: ServerResponse): Promise<void> {
+    return new Promise((resolve) => {
+      const end = (): void => {
+        clearTimeout(timer);
+        this.#waiting.delete(look);
+        resolve();
+      };
+      const look = (): void => {
+        if (this.#indexOf(path) !== index) end();
+      };
+      const timer = setTimeout(end, wait);
+      this.#waiting.add(look);
+      res.once('close', end);
+      look();
+    });
+  }
+
+  #indexOf(path: string): number {
+    if (path === 'catalog/services') return this.#indexes.services;
+    if (path === 'catalog/nodes') return this.#indexes.nodes;
+    if (path.startsWith('health/state/')) return this.#indexes.checks;
+    if (path.startsWith('health/service/')) {
+      return this.#serviceIndexes.get(decodeURIComponent(path.slice('health/service/'.length))) ?? this.#index;
+    }
+    return 10;
+  }
+
+  #answer(path: string, params: URLSearchParams, res: ServerResponse): void {
+    const { headers, staleHeaders, status, noLeader, noPathTo, body } = this.faults;
+    const stale = params.has('stale');
+    if (status?.path.test(path)) return void res.writeHead(status.status).end('');
+    if (noLeader && !stale) return void res.writeHead(500).end('No cluster leader');
+    if (noPathTo !== undefined && params.get('dc') === noPathTo) {
+      return void res.writeHead(500).end('No path to datacenter');
+    }
+    const presence = params.has('node-meta');
+    const index = presence ? Math.max(this.#indexes.services, this.#indexes.nodes) : this.#indexOf(path);
+    const text = body?.path.test(path) ? body.body : presence ? '{}' : this.#body(path);
+    res.writeHead(text === undefined ? 404 : 200, {
+      'content-type': 'application/json',
+      'x-consul-index': String(index),
+      'x-consul-knownleader': 'true',
+      'x-consul-lastcontact': '0',
+      ...(this.faults.hidden === undefined ? {} : { 'x-consul-results-filtered-by-acls': 'true' }),
+      ...headers,
+      ...(stale ? staleHeaders : {}),
+    });
+    res.end(text);
+  }
+
+  /** Lists are put together once an index: they are large. */
+  #body(path: string): string | undefined {
+    if (path === 'connect/ca/roots') return JSON.stringify({ TrustDomain: this.trustDomain });
+    if (path.startsWith('kv/')) return undefined;
+    if (path === 'health/state/none') return '[]';
+    if (path.startsWith('health/service/'))
+      return this.#service(decodeURIComponent(path.slice('health/service/'.length)));
+    const index = this.#indexOf(path);
+    const known = this.#cache.get(path);
+    if (known?.index === index && this.faults.hidden === undefined) return known.body;
+    const body =
+      path === 'catalog/services' ? this.#list() : path === 'catalog/nodes' ? this.#nodeList() : this.#checks();
+    this.#cache.set(path, { index, body });
+    return body;
+  }
+
+  #list(): string {
+    const { hidden } = this.faults;
+    const names = [...this.#services].filter(([name]) => hidden?.(name) !== true);
+    const tags = names.map(([name, instances]) => {
+      return [name, [...new Set([...instances.values()].flatMap((instance) => instance.tags ?? []))]] as const;
+    });
+    return JSON.stringify(Object.fromEntries(tags));
+  }
+
+  #nodeList(): string {
+    return JSON.stringify([...this.#nodes.keys()].map((name) => this.#node(name)));
+  }
+
+  #node(name: string): object {
+    const { address, index } = this.#nodes.get(name)!;
+    return { Node: name, Address: address, Datacenter: 'dc1', Meta: { rack: 'a' }, ModifyIndex: index };
+  }
+
+  #checks(): string {
+    const { hidden } = this.faults;
+    const checks: object[] = [];
+    for (const [service, instances] of this.#services) {
+      if (hidden?.(service) === true) continue;
+      for (const instance of instances.values()) checks.push(...this.#checksOf(service, instance));
+    }
+    return JSON.stringify(checks);
+  }
+
+  #checksOf(service: string, { id, node, status, checkIndex }: Stored): object[] {
+    if (status === undefined) return [];
+    const check = { Node: node, CheckID: `service:${id}`, Name: 'check', Status: status, Output: 'x'.repeat(80) };
+    return [{ ...check, ServiceID: id, ServiceName: service, Type: 'ttl', Definition: {}, ModifyIndex: checkIndex }];
+  }
+
+  #service(name: string): string {
+    if (this.faults.hidden?.(name) === true) return '[]';
+    const entries = [...(this.#services.get(name)?.values() ?? [])].map((instance) => ({
+      Node: this.#node(instance.node),
+      Service: {
+        ID: instance.id,
+        Service: name,
+        Address: instance.address ?? '',
+        Port: instance.port ?? 80,
+        Tags: instance.tags ?? [],
+        Meta: instance.meta ?? {},
+        Weights: instance.weights ?? { Passing: 1, Warning: 1 },
+        ModifyIndex: instance.index,
+      },
+      Checks: this.#checksOf(name, instance),
+    }));
+    return JSON.stringify(entries);
+  }
+}
