@@ -85,7 +85,19 @@ t.test('help teaches, with examples, and names every command', async (t) => {
   const { code, out } = await holdfast('--help');
   t.equal(code, 0);
   const commands = [...out.matchAll(/^ {2}([a-z]+)(?: \[options\])?(?: [<[].*?)? {2,}/gm)].map((match) => match[1]);
-  const known = ['serve', 'probe', 'demo', 'check', 'status', 'explain', 'query', 'accept', 'install', 'uninstall'];
+  const known = [
+    'serve',
+    'probe',
+    'register',
+    'demo',
+    'check',
+    'status',
+    'explain',
+    'query',
+    'accept',
+    'install',
+    'uninstall',
+  ];
   t.same(commands, known);
   t.match(out, '\nExamples:\n  holdfast demo ');
   for (const line of out.split('\n')) t.ok(line.length <= 100, line);

@@ -99,6 +99,7 @@ t.test('the least configuration has every default', async (t) => {
     ],
     tcp: { idleTimeout: 10_000, maxConnections: 1_024, maxConnectionsPerClient: 128 },
     prober: { budget: 500, conntrackShare: 0.05 },
+    register: { path: '/etc/holdfast/register.d' },
     log: { level: 'info' },
   });
 });
@@ -138,6 +139,7 @@ zones:
       orders: { maxAnswers: 2, alias: Shop }
 tcp: { idleTimeout: 30s, maxConnections: 50 }
 prober: { budget: 100, conntrackShare: 0.1 }
+register: { path: services.d }
 log: { level: debug }
 `);
   t.same(config, {
@@ -214,6 +216,7 @@ log: { level: debug }
     ],
     tcp: { idleTimeout: 30_000, maxConnections: 50, maxConnectionsPerClient: 128 },
     prober: { budget: 100, conntrackShare: 0.1 },
+    register: { path: '/etc/holdfast/services.d' },
     log: { level: 'debug' },
   });
 });
@@ -236,7 +239,7 @@ t.test('a bad configuration is one error with file, line, key and what was expec
       `${LEAST}colour: red\n`,
       at(
         5,
-        'colour: unknown key (known here: version, listen, workers, transport, stateDir, runDir, admin, zones, forward, tcp, prober, log)',
+        'colour: unknown key (known here: version, listen, workers, transport, stateDir, runDir, admin, zones, forward, tcp, prober, register, log)',
       ),
     ],
     [zone('softTtl: 1s\n    softTtl: 2s'), at(6, 'the key softTtl is there twice in one map')],

@@ -5,13 +5,15 @@ import t from 'tap';
 import { parse } from 'yaml';
 import { METRIC_NAMES } from '../src/admin/metrics.js';
 import { runProgram } from '../src/cli/program.js';
-import { parseConfig } from '../src/config/load.js';
+import { checkSource, parseConfig } from '../src/config/load.js';
+import { registrationSection } from '../src/config/schema/registration.js';
+import { parseSource } from '../src/config/source.js';
 import { parseHere } from '../src/registry/parse.js';
 import { root } from './root.js';
 import { readScenarios } from './scenario-engine/scenario.js';
 
 /** Commands that README names as missing. */
-const TO_COME = new Set(['register', 'drain']);
+const TO_COME = new Set(['drain']);
 
 const docs = ['README.md', ...filesIn('docs', '.md'), 'test/scenarios/README.md'];
 const texts = new Map(docs.map((file) => [file, readFileSync(join(root, file), 'utf8')]));
@@ -116,11 +118,18 @@ t.test('examples of configurations and registry files are good', async (t) => {
   const limits = { maxServices: 10, maxEndpoints: 100, maxEndpointsPerService: 100, maxBody: 65536 };
   let configurations = 0;
   let registries = 0;
+  let registrations = 0;
   const check = async (where: string, text: string): Promise<void> => {
     const keys = Object.keys((parse(text) ?? {}) as object);
     if (keys.includes('version')) {
       configurations++;
       t.doesNotThrow(() => parseConfig(text, '/etc/holdfast/holdfast.yaml'), where);
+      return;
+    }
+    if (keys.includes('name') && keys.includes('port')) {
+      registrations++;
+      const source = parseSource(where, text);
+      t.doesNotThrow(() => checkSource(source, where, registrationSection, (values) => values), where);
       return;
     }
     registries++;
@@ -131,8 +140,9 @@ t.test('examples of configurations and registry files are good', async (t) => {
   for (const file of docs.filter((name) => name !== 'test/scenarios/README.md')) {
     for (const { where, language, text } of blocks(file)) if (language === 'yaml') await check(where, text);
   }
-  for (const file of filesIn('conf', '.yaml')) await check(file, readFileSync(join(root, file), 'utf8'));
-  t.ok(configurations >= 4 && registries >= 3, 'there are examples of both');
+  for (const file of [...filesIn('conf', '.yaml'), ...filesIn('conf/register.d', '.yaml')])
+    await check(file, readFileSync(join(root, file), 'utf8'));
+  t.ok(configurations >= 4 && registries >= 3 && registrations >= 2, 'there are examples of all');
 });
 
 /** What `holdfast ARGS --help` prints. */
@@ -168,7 +178,8 @@ t.test('commands in documents are those of the program', async (t) => {
     for (const line of [...lines, ...inline]) {
       if (line === undefined) continue;
       count++;
-      const [command = '', ...rest] = line.split(/\s+/);
+      // What follows -- is another program's.
+      const [command = '', ...rest] = line.replace(/ -- .*/, '').split(/\s+/);
       if (TO_COME.has(command) && !commands.includes(command)) continue;
       if (!commands.includes(command)) {
         t.fail(`${file}: holdfast ${line}: no such command`);

@@ -16,7 +16,7 @@ const UPSTREAM: Record<string, readonly string[]> = {
   answers: [...BASE, 'registry', 'catalog', 'health'],
   server: [...BASE, 'answers'],
   forward: [...BASE, 'server'],
-  registrar: [...BASE, 'registry'],
+  registrar: [...BASE, 'registry', 'prober', 'health'],
   ask: BASE,
   client: [...BASE, 'ask'],
   admin: BASE,

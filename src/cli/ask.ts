@@ -4,8 +4,13 @@ import { findConfig } from './find-config.js';
 import { complain, EXIT_FAILED, EXIT_NOT_RUNNING, EXIT_USAGE } from './output.js';
 
 export type Asked =
-  | { readonly ok: true; readonly body: unknown; readonly from: 'control' | 'public' }
-  | { readonly ok: false; readonly exit: number };
+  | { readonly ok: true; readonly body: unknown; readonly from: 'control' | 'public'; readonly runDir: string }
+  | {
+      readonly ok: false;
+      readonly exit: number;
+      /** Where it was looked for. */
+      readonly runDir?: string;
+    };
 
 export async function askResolver(
   configFile: string,
@@ -15,7 +20,8 @@ export async function askResolver(
   const config = await findConfig(configFile);
   if (!config) return { ok: false, exit: EXIT_USAGE };
   const answer = await askControl(config.runDir, path, options);
-  if (answer.kind === 'answer') return { ok: true, body: answer.body, from: answer.from };
+  const { runDir } = config;
+  if (answer.kind === 'answer') return { ok: true, body: answer.body, from: answer.from, runDir };
   complain(answer.error);
-  return { ok: false, exit: answer.kind === 'not-running' ? EXIT_NOT_RUNNING : EXIT_FAILED };
+  return { ok: false, exit: answer.kind === 'not-running' ? EXIT_NOT_RUNNING : EXIT_FAILED, runDir };
 }

@@ -2,6 +2,7 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import { programVersion } from '../system/version.js';
 import { complain, EXIT_FAILED, EXIT_OK, EXIT_USAGE } from './output.js';
+import { registerArguments, registerOptions } from './register-options.js';
 import { DEFAULT_CONFIG_FILE, defaultConfigFile, TRANSPORTS } from './serve-arguments.js';
 
 /** Parses and runs. Resolves with the exit code. */
@@ -52,6 +53,7 @@ function build(done: (exit: number) => void): Command {
         ['holdfast check -c holdfast.yaml', 'is this configuration good?'],
         ['holdfast serve -c holdfast.yaml', 'serve it'],
         ['holdfast probe -c holdfast.yaml', 'and probe its endpoints, in a second process'],
+        ['holdfast register --name web --port 8080 -- ./server', 'register a service while it runs'],
         ['holdfast query orders.svc.internal', 'ask it'],
         ['holdfast explain orders.svc.internal', 'why is this endpoint out?'],
       ) + '\nExit codes: 0 done, 1 failed, 2 wrong usage or configuration.\n',
@@ -79,6 +81,13 @@ function build(done: (exit: number) => void): Command {
   command('probe', 'probe endpoints for the resolver, in a process of its own')
     .addHelpText('after', '\nRuns beside `holdfast serve`, with the same configuration, and waits for it.\n')
     .action(async (options) => done(await (await import('./probe.js')).probe(withConfig(options))));
+
+  registerOptions(command('register [command...]', 'keep a service of this host registered, for as long as it lives'))
+    .addHelpText('after', REGISTER_HELP)
+    .action(async (words: string[], options) => {
+      if (words.length > 0) return done(refuseCommand());
+      done(await (await import('./register.js')).register(registerArguments(withConfig(options))));
+    });
 
   program
     .command('demo')
@@ -182,6 +191,27 @@ function build(done: (exit: number) => void): Command {
     );
 
   return program;
+}
+
+const REGISTER_HELP = `
+Without options: all services of the configuration's directory (register.path), read again when it changes.
+With options: one service. With a command after --, that command is started at once and is this process from then on
+(its number, signals and exit code), and the registrar runs apart from it: whatever becomes of the registrar or of the
+registry, the command runs. When it ends, however it does, the service is removed.
+
+Each third of --ttl what is wanted is compared with what the registry holds, and mended. SIGTERM to the registrar
+removes within 3 s, after --drain; what cannot be removed is left to its TTL. How it stands: \`holdfast status\`.
+${examples(
+  ['holdfast register --name web --port 8080 -- ./server --fast', 'a service and its registration'],
+  ['holdfast register --name web --port 8080 --check http:/healthz --when-healthy -- ./server', 'once it is well'],
+  ['holdfast register --name web --port 8080 --pid 4711', 'a service that runs already'],
+  ['holdfast register -c holdfast.yaml', 'all of conf/register.d, as a service of its own'],
+)}`;
+
+/** Node cannot become another program. */
+function refuseCommand(): number {
+  complain('a command after -- needs the launcher bin/holdfast in place of bin/holdfast.js: it becomes the command');
+  return EXIT_USAGE;
 }
 
 function examples(...lines: readonly (readonly [string, string])[]): string {

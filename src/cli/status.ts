@@ -10,14 +10,28 @@ import {
 import { age, plain, type Style, since, styleFor, table } from '../system/terminal.js';
 import { askResolver } from './ask.js';
 import { EXIT_FAILED, EXIT_OK, print } from './output.js';
+import { registrarsOf, showRegistrars } from './status-registrars.js';
 
 export async function status(options: { readonly config: string; readonly json?: boolean }): Promise<number> {
   const asked = await askResolver(options.config, '/v1/status', { orPublic: true });
-  if (!asked.ok) return asked.exit;
+  const registrars = asked.runDir === undefined ? [] : registrarsOf(asked.runDir);
+  const [style, now] = [styleFor(), Date.now()];
+  if (!asked.ok) {
+    // Services may be registered from a host that has no resolver.
+    if (registrars.length > 0) {
+      print(options.json ? JSON.stringify({ registrars }, null, 2) : showRegistrars(registrars, style, now).join('\n'));
+    }
+    return asked.exit;
+  }
   const document = asked.body as StatusDocument | PublicStatus;
-  if (options.json) print(JSON.stringify(document, null, 2));
-  else if (asked.from === 'public') print(showPublic(document as PublicStatus, styleFor()));
-  else print(showStatus(document as StatusDocument, styleFor(), Date.now()));
+  if (options.json) print(JSON.stringify({ ...document, ...(registrars.length === 0 ? {} : { registrars }) }, null, 2));
+  else {
+    const shown =
+      asked.from === 'public'
+        ? showPublic(document as PublicStatus, style)
+        : showStatus(document as StatusDocument, style, now);
+    print([shown, ...showRegistrars(registrars, style, now)].join('\n'));
+  }
   return document.state === 'ok' ? EXIT_OK : EXIT_FAILED;
 }
 

@@ -45,6 +45,7 @@ export function resolveConfig(values: ConfigValues, file: string, places: Places
     ...(forward ? { forward } : {}),
     tcp: values.tcp,
     prober: values.prober,
+    register: { path: resolvePath(folder, values.register.path) },
     log: values.log,
   };
 }
@@ -91,7 +92,8 @@ function checkConsul(zone: ZoneValues, at: KeyPath, listen: readonly ListenAddre
   checkServers(agentDns, [...at, 'agentDns'], listen);
 }
 
-function resolveCheck(check: ZoneValues['check'], at: KeyPath): CheckConfig {
+/** Throws a ResolveFault. */
+export function resolveCheck(check: ZoneValues['check'], at: KeyPath): CheckConfig {
   const fault = checkFault(check);
   if (fault) throw new ResolveFault([...at, ...fault.at], fault.message);
   const failOpenWindow = Math.max(check.failOpenWindow, 3 * check.interval);

@@ -17,6 +17,8 @@ export interface Config {
   readonly forward?: ForwardConfig;
   readonly tcp: TcpConfig;
   readonly prober: ProberConfig;
+  /** A directory of registrations; absolute. */
+  readonly register: { readonly path: string };
   readonly log: { readonly level: 'trace' | 'debug' | 'info' | 'warn' | 'error' };
 }
 

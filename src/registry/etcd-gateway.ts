@@ -18,6 +18,7 @@ export interface KeyValue {
   readonly key: string;
   readonly value?: string;
   readonly mod_revision?: string;
+  readonly lease?: string;
 }
 
 export interface RangeReply {
@@ -40,23 +41,30 @@ export interface WatchMessage {
 const TOKEN_FAULT = /invalid auth token|user name is empty|auth revision|revision of auth store/i;
 const MAX_TOKEN_REPLY = 64 * 1024;
 
-export class EtcdGateway {
+/** Calls that are answered at once. */
+export class EtcdCalls {
   readonly #config: EtcdRegistryConfig;
-  readonly #client: HttpClient;
+  readonly #client: Pick<HttpClient, 'request'>;
   readonly #maxBody: number;
   #token: string | undefined;
 
-  constructor(config: EtcdRegistryConfig, client: HttpClient, maxBody: number) {
+  constructor(config: EtcdRegistryConfig, client: Pick<HttpClient, 'request'>, maxBody: number) {
     this.#config = config;
     this.#client = client;
     this.#maxBody = maxBody;
   }
 
-  /** A range read at one member. Never rejects. */
-  range(endpoint: string, body: object, signal: AbortSignal, deadline: Ms): Promise<RangeReply | Failure> {
-    return this.#withToken(endpoint, signal, deadline, async (headers) => {
+  /** A call such as `kv/range` at one member. Never rejects. */
+  call<T extends object>(
+    endpoint: string,
+    path: string,
+    body: object,
+    signal: AbortSignal,
+    deadline: Ms,
+  ): Promise<T | Failure> {
+    return this.withToken(endpoint, signal, deadline, async (headers) => {
       const reply = await this.#client.request({
-        url: `${endpoint}/v3/kv/range`,
+        url: `${endpoint}/v3/${path}`,
         method: 'POST',
         headers,
         body: JSON.stringify(body),
@@ -64,34 +72,17 @@ export class EtcdGateway {
         deadline,
         maxBody: this.#maxBody,
       });
-      return reply.kind === 'reply' ? readReply<RangeReply>(reply) : reply;
+      return reply.kind === 'reply' ? readReply<T>(reply) : reply;
     });
   }
 
-  /** A watch at one member. Never rejects; its messages end with the watch, and throw when it breaks. */
-  watch(
-    endpoint: string,
-    body: object,
-    signal: AbortSignal,
-    deadline: Ms,
-  ): Promise<{ readonly messages: AsyncIterable<WatchMessage> } | Failure> {
-    return this.#withToken(endpoint, signal, deadline, async (headers) => {
-      const stream = await this.#client.stream({
-        url: `${endpoint}/v3/watch`,
-        method: 'POST',
-        headers,
-        body: JSON.stringify({ create_request: body }),
-        signal,
-        deadline,
-        maxBody: this.#maxBody,
-      });
-      if (stream.kind === 'stream') return { messages: messagesOf(stream.lines) };
-      return stream.kind === 'reply' ? replyFailure(stream) : stream;
-    });
+  /** A range read at one member. Never rejects. */
+  range(endpoint: string, body: object, signal: AbortSignal, deadline: Ms): Promise<RangeReply | Failure> {
+    return this.call<RangeReply>(endpoint, 'kv/range', body, signal, deadline);
   }
 
   /** Runs a call with the token at hand; one that is not good any more is replaced, once. */
-  async #withToken<T extends object>(
+  protected async withToken<T extends object>(
     endpoint: string,
     signal: AbortSignal,
     deadline: Ms,
@@ -139,6 +130,40 @@ export class EtcdGateway {
     const { token } = result;
     if (typeof token === 'string' && /^[\x21-\x7e]+$/.test(token)) return token;
     return { kind: 'unbelievable', reason: 'no token in the answer to authenticate' };
+  }
+}
+
+/** Calls, and watches. */
+export class EtcdGateway extends EtcdCalls {
+  readonly #streams: HttpClient;
+  readonly #maxLine: number;
+
+  constructor(config: EtcdRegistryConfig, client: HttpClient, maxBody: number) {
+    super(config, client, maxBody);
+    this.#streams = client;
+    this.#maxLine = maxBody;
+  }
+
+  /** A watch at one member. Never rejects; its messages end with the watch, and throw when it breaks. */
+  watch(
+    endpoint: string,
+    body: object,
+    signal: AbortSignal,
+    deadline: Ms,
+  ): Promise<{ readonly messages: AsyncIterable<WatchMessage> } | Failure> {
+    return this.withToken(endpoint, signal, deadline, async (headers) => {
+      const stream = await this.#streams.stream({
+        url: `${endpoint}/v3/watch`,
+        method: 'POST',
+        headers,
+        body: JSON.stringify({ create_request: body }),
+        signal,
+        deadline,
+        maxBody: this.#maxLine,
+      });
+      if (stream.kind === 'stream') return { messages: messagesOf(stream.lines) };
+      return stream.kind === 'reply' ? replyFailure(stream) : stream;
+    });
   }
 }
 

@@ -20,6 +20,8 @@ export interface LogOptions {
   /** 1 by default: standard output. */
   readonly fd?: number;
   readonly env?: NodeJS.ProcessEnv;
+  /** The same lines without pino, for a process that must stay small. */
+  readonly small?: boolean;
   /** Boot time, for the flood protection. */
   readonly now: () => BootMs;
 }
@@ -70,7 +72,7 @@ export function openLog(options: LogOptions): OpenLog {
   };
   const start = () => {
     if (write) return;
-    write = openWriter(options.name, fd, env);
+    write = openWriter(options.name, fd, env, options.small === true);
     for (const line of waiting) write(...line);
     waiting = [];
   };
@@ -113,10 +115,11 @@ function redact(fields: LogFields): LogFields {
   return clean;
 }
 
-function openWriter(name: string, fd: number, env: NodeJS.ProcessEnv): Write {
+function openWriter(name: string, fd: number, env: NodeJS.ProcessEnv, small: boolean): Write {
   const sink = openLogSink(fd);
-  if (isJournal(fd, env)) return jsonWriter(name, sink, true);
-  return isatty(fd) ? lineWriter(sink, (env.NO_COLOR ?? '') === '') : jsonWriter(name, sink, false);
+  const json = small ? smallJsonWriter : jsonWriter;
+  if (isJournal(fd, env)) return json(name, sink, true);
+  return isatty(fd) ? lineWriter(sink, (env.NO_COLOR ?? '') === '') : json(name, sink, false);
 }
 
 /** `JOURNAL_STREAM` names the socket of the journal; output that was sent elsewhere is not it (systemd.exec(5)). */
@@ -145,6 +148,13 @@ function jsonWriter(name: string, sink: LogSink, journal: boolean): Write {
   return (level, wall, event, fields) => {
     prefix = journal ? PRIORITY[level] : '';
     logger[level]({ ...(journal ? {} : { time: new Date(wall).toISOString() }), event, ...fields });
+  };
+}
+
+function smallJsonWriter(name: string, sink: LogSink, journal: boolean): Write {
+  return (level, wall, event, fields) => {
+    const about = journal ? {} : { name, pid: process.pid, time: new Date(wall).toISOString() };
+    sink.write(`${journal ? PRIORITY[level] : ''}${JSON.stringify({ level, ...about, event, ...fields })}\n`);
   };
 }
 

@@ -103,6 +103,7 @@ export function settings(
     runDir: '/run/holdfast',
     zones: [zone(ZONE, said), ...Object.entries(others).map(([name, over]) => zone(name, over))],
     tcp: { idleTimeout: 10_000, maxConnections: 1_024, maxConnectionsPerClient: 128 },
+    register: { path: '/register.d' },
     prober: { budget: 500, conntrackShare: 0.05 },
     log: { level: 'info' },
   };

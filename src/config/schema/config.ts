@@ -67,6 +67,16 @@ export const configOptions = {
     'The companion process.',
     { default: {} },
   ),
+  register: section(
+    {
+      path: path(
+        'A directory of `*.yaml`, `*.yml` and `*.json`, each a service of this host that `holdfast register` keeps registered: see [the registrar](registrar.md).',
+        { default: 'register.d' },
+      ),
+    },
+    'The registrar.',
+    { default: {} },
+  ),
   log: section(
     {
       level: choice(['trace', 'debug', 'info', 'warn', 'error'], 'The least level that is written.', {
