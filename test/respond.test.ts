@@ -246,6 +246,31 @@ t.test('zones and clients (R21, R31)', async (t) => {
     t.ok(allows(any, { family: 4, bytes: Uint8Array.of(0, 200, 1, 2, 3), offset: 1 }), '0.0.0.0/0');
   });
 
+  t.test('where anybody may ask, strangers get three times over UDP what they sent, and TC', async (t) => {
+    const world = new World();
+    const rows = Array.from({ length: 20 }, (_, i) => row(`10.0.1.${i}`, 80));
+    world.zone('open.test', [service('web', rows)], { allow: ['0.0.0.0/0', '::/0'] });
+    world.zone('wide.test', [service('web', rows)], { allow: ['203.0.0.0/8', '2001::/16'] });
+    const sizes = (name: string, from: string, more: Ask = {}) => {
+      for (const edns of [undefined, { payload: 1232 }]) {
+        const asked = encodeQuery({ id: 1, name, type: TYPE.SRV, ...(edns ? { edns } : {}) })!;
+        const reply = decode(world.send(asked, { from, ...more }));
+        const small = reply.bytes.length <= 3 * asked.length;
+        t.ok(small ? reply.flags.tc === 1 : reply.bytes.length > 400, `${name} for ${from}: ${reply.bytes.length}`);
+        if (small !== (name === 'web.open.test' && !near.includes(from) && more.transport !== 'tcp')) return false;
+        t.equal(reply.opts, edns ? 1 : 0);
+      }
+      return true;
+    };
+    const near = ['127.0.0.1', '10.1.1.1', '192.168.7.7', '::1', 'fd00::7', 'fe80::1'];
+    for (const from of [...near, '203.0.113.1', '8.8.8.8', '2001:db8::1']) {
+      t.ok(sizes('web.open.test', from), from);
+      t.ok(sizes('web.open.test', from, { transport: 'tcp' }), `${from} over TCP`);
+    }
+    for (const from of ['203.0.113.1', '2001:db8::1'])
+      t.ok(sizes('web.wide.test', from), 'a prefix is a network of ours');
+  });
+
   t.test('a view is answered on its listen addresses only', async (t) => {
     t.same(address('web.view.test', { listen: 1 }), ['10.0.0.3']);
     t.same(address('web.view.test', { listen: 2 }), ['10.0.0.4']);

@@ -14,6 +14,15 @@ import { TableMemory } from './table-memory.js';
 /** A zone with its listen addresses as a mask. */
 export interface ReaderZone extends SharedZone {
   readonly onListen: Uint8Array | undefined;
+  /** Anybody may ask it. */
+  readonly open: boolean;
+}
+
+/** Is there a prefix without a bit, of either family? */
+export function isOpen({ allow4, allow6 }: Pick<SharedZone, 'allow4' | 'allow6'>): boolean {
+  for (let i = 0; i < allow4.length; i += 2) if (allow4[i + 1] === 0) return true;
+  for (let i = 0; i < allow6.length; i += 8) if (allow6[i + 4] === 0) return true;
+  return false;
 }
 
 /**
@@ -106,7 +115,7 @@ export class TableReader {
     this.#slots = new Int32Array(size * 2);
     this.#zones = [];
     for (const zone of handle.zones) {
-      this.#zones[zone.index] = { ...zone, onListen: zone.listen && maskOf(zone.listen) };
+      this.#zones[zone.index] = { ...zone, onListen: zone.listen && maskOf(zone.listen), open: isOpen(zone) };
       const hash = hashName(handle.seed, zone.name, 0, zone.name.length);
       let slot = (hash ^ (hash >>> 15)) & (size - 1);
       while (this.#slots[slot * 2 + 1] !== 0) slot = (slot + 1) & (size - 1);

@@ -206,9 +206,9 @@ export class Forwarder {
     return false;
   }
 
-  #limitOf({ transport }: ForeignQuestion, { edns }: Question): number {
+  #limitOf({ transport, most = MAX_TCP_BYTES }: ForeignQuestion, { edns }: Question): number {
     if (transport === 'tcp') return MAX_TCP_BYTES;
-    return Math.min(edns?.payload ?? MIN_UDP_BYTES, this.#settings.maxUdp);
+    return Math.min(edns?.payload ?? MIN_UDP_BYTES, this.#settings.maxUdp, most);
   }
 
   /** Of the longest domain that the name lies in; `ours` for one of our zones; undefined for any other name. */

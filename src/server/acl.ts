@@ -1,4 +1,5 @@
 import type { SharedZone } from '../answers/shared.js';
+import { NEAR_PREFIXES } from '../config/near-prefixes.js';
 import { prefixBytes } from '../dns/addresses.js';
 import type { Peer } from './plan.js';
 
@@ -17,6 +18,23 @@ export function allowed(prefixes: readonly string[]): Allowed {
         ),
     );
   return { allow4: words(4), allow6: words(16) };
+}
+
+const near = allowed(NEAR_PREFIXES);
+
+/**
+ * Where anybody may ask, the sender of a datagram may be anybody's address: one that is not near gets no more than
+ * three times what was sent (RFC 9000 s.8.1 has the same figure), and the rest over TCP.
+ */
+const MOST_TIMES = 3;
+
+/** Most bytes of a reply to a datagram of `length` bytes, where anybody may ask. */
+export function strangerLimit(peer: Peer, length: number): number {
+  return isNear(peer) ? Number.POSITIVE_INFINITY : MOST_TIMES * length;
+}
+
+function isNear(peer: Peer): boolean {
+  return allows(near, peer);
 }
 
 /** May this client ask (R31)? */

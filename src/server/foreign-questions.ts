@@ -1,9 +1,10 @@
 /** The control thread's side of handing over: a desk for each answer thread, and the ways that replies leave. */
-import { type Allowed, allowed } from './acl.js';
+import { isOpen } from '../answers/table-reader.js';
+import { type Allowed, allowed, strangerLimit } from './acl.js';
 import type { AnswerThread } from './answer-thread.js';
 import { COUNTER, COUNTER_WORDS } from './counters.js';
 import type { HandedOver } from './handover.js';
-import { HandoverDesk } from './handover-desk.js';
+import { type ForeignQuestion, HandoverDesk } from './handover-desk.js';
 import type { KeptAnswer } from './kept-answers.js';
 import { loadLinuxCalls } from './linux-calls.js';
 import type { RepliesMessage } from './messages.js';
@@ -24,6 +25,7 @@ export class ForeignQuestions {
   readonly #desks = new Map<AnswerThread, HandoverDesk>();
   #settings: ForwardSettings | undefined;
   #allowed: Allowed | undefined;
+  #open = false;
   #socket: ReplySocket | undefined;
 
   constructor(options: ForeignQuestionsOptions) {
@@ -43,6 +45,7 @@ export class ForeignQuestions {
   set(settings: ForwardSettings | undefined): void {
     this.#settings = settings;
     this.#allowed = settings && allowed(settings.allow);
+    this.#open = this.#allowed !== undefined && isOpen(this.#allowed);
   }
 
   /** Something was handed over by a thread, or may have been by one that died. */
@@ -54,7 +57,7 @@ export class ForeignQuestions {
       desk = new HandoverDesk(
         thread.handover,
         (question, reply) => {
-          if (this.#settings) this.#settings.answer(question, reply);
+          if (this.#settings) this.#settings.answer(this.#open ? limited(question) : question, reply);
           else reply(undefined);
         },
         (question, message, keep) => {
@@ -98,4 +101,10 @@ export class ForeignQuestions {
     }
     this.#socket.put(fd, question.envelope, message);
   }
+}
+
+/** Where anybody may ask. */
+function limited(question: ForeignQuestion): ForeignQuestion {
+  if (question.transport === 'tcp') return question;
+  return { ...question, most: strangerLimit(question.peer, question.query.length) };
 }

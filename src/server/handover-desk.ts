@@ -15,6 +15,8 @@ export interface ForeignQuestion {
   readonly peer: Peer;
   /** Index of the listen address that was asked. */
   readonly listen: number;
+  /** Most bytes of the reply, where its transport would allow for more. */
+  readonly most?: number;
 }
 
 /** Answers a question: calls `reply` once, with the whole message, or with nothing to drop it; `keep` is for the thread to give again. */

@@ -19,10 +19,10 @@ import {
   ZONE_SOA_LENGTH,
   ZONE_SYNCED,
 } from '../answers/shared.js';
-import { type ReaderZone, TableReader } from '../answers/table-reader.js';
+import { isOpen, type ReaderZone, TableReader } from '../answers/table-reader.js';
 import { CLASS, EDE, HEADER_BYTES, RCODE, TYPE } from '../dns/constants.js';
 import { IS_RESPONSE, MALFORMED, Query, TOO_SHORT } from '../dns/query.js';
-import { type Allowed, allows } from './acl.js';
+import { type Allowed, allows, strangerLimit } from './acl.js';
 import { Composer } from './compose.js';
 import { COUNTER, typeCounter } from './counters.js';
 import { type KeptAnswer, KeptAnswers } from './kept-answers.js';
@@ -63,9 +63,12 @@ export class Responder {
   readonly #composer: Composer;
   /** Whose foreign questions are not refused but handed over; nobody's when absent. */
   #forward: Allowed | undefined;
+  #forwardOpen = false;
   #handOver = false;
   readonly #kept = new KeptAnswers();
   #limit = 0;
+  /** Of the query, when it came as a datagram: its sender may be another than it says. 0 otherwise. */
+  #datagram = 0;
   /** Block of the EDE that goes with the reply, 0 for none. */
   #ede = 0;
   #fixedEde: FixedEde | 0 = 0;
@@ -87,6 +90,7 @@ export class Responder {
   /** Whose questions about names of no zone the control thread answers from now on (R26). */
   setForward(allowed: Allowed | undefined): void {
     this.#forward = allowed;
+    this.#forwardOpen = allowed !== undefined && isOpen(allowed);
     this.#kept.clear();
   }
 
@@ -154,6 +158,7 @@ export class Responder {
     }
     this.#counters[transport === 'udp' ? COUNTER.udp : COUNTER.tcp]!++;
     this.#limit = Math.min(capacity, transport === 'tcp' ? this.#options.tcpMax : this.#udpLimit());
+    this.#datagram = transport === 'udp' ? length : 0;
     this.#ede = 0;
     this.#fixedEde = 0;
     this.#handOver = false;
@@ -191,8 +196,10 @@ export class Responder {
       this.#reader.locate(bytes, query, listen);
       const { zone } = this.#reader;
       if (zone === undefined) this.#answerReverse(bytes, peer, listen);
-      else if (allows(zone, peer)) this.#answer(bytes, zone);
-      else {
+      else if (allows(zone, peer)) {
+        if (zone.open) this.#limitStranger(peer);
+        this.#answer(bytes, zone);
+      } else {
         this.#counters[COUNTER.refusedClient]!++;
         plan.rcode = RCODE.REFUSED;
         this.#fixedEde = EDE.PROHIBITED;
@@ -200,10 +207,16 @@ export class Responder {
     }
   }
 
+  /** Where anybody may ask, others are not to be flooded by what we send to them (RFC 5358). */
+  #limitStranger(peer: Peer): void {
+    if (this.#datagram > 0) this.#limit = Math.min(this.#limit, strangerLimit(peer, this.#datagram));
+  }
+
   /** No zone owns the name: forwarded for those who may ask so (R26), REFUSED otherwise. */
   #foreign(peer: Peer): void {
     if (this.#forward !== undefined && allows(this.#forward, peer)) {
       this.#handOver = true;
+      if (this.#forwardOpen) this.#limitStranger(peer);
       return;
     }
     this.#counters[COUNTER.refusedForeign]!++;
@@ -286,6 +299,7 @@ export class Responder {
       const set = memory.set(entry, i);
       const zone = this.#reader.zoneAt(memory.half(set, SET_ZONE), listen);
       if (zone === undefined || !allows(zone, peer)) continue;
+      if (zone.open) this.#limitStranger(peer);
       this.plan.authoritative = true;
       const { type } = this.#query;
       if (type === TYPE.PTR || type === TYPE.ANY) this.#composer.put(this.plan, memory, set, this.#recordLimit());

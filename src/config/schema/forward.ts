@@ -1,7 +1,7 @@
 /** `forward`: names outside the zones. */
+import { NEAR_PREFIXES } from '../near-prefixes.js';
 import { list, map, type Option } from '../options.js';
 import { duration, listenAddress, path, prefix, size, zoneName } from './values.js';
-import { DEFAULT_ALLOW } from './zone.js';
 
 const domain = zoneName('A domain.', {});
 const servers = (description: string) =>
@@ -34,7 +34,7 @@ export const forwardOptions = {
     prefix('Clients.'),
     '["127.0.0.0/8"]',
     'Clients whose names are forwarded; others are REFUSED. By default loopback, private, shared and link-local ranges. Wider than your own network, it is an open resolver.',
-    { default: DEFAULT_ALLOW },
+    { default: NEAR_PREFIXES },
   ),
   cacheSize: size('Memory for answers of upstreams.', { default: '16MiB' }),
   maxStale: duration(

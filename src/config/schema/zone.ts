@@ -1,21 +1,9 @@
 /** One entry of `zones`. */
+import { NEAR_PREFIXES } from '../near-prefixes.js';
 import { choice, list, map, overlay, section } from '../options.js';
 import { checkOptions } from './check.js';
 import { registryOption } from './registry.js';
 import { datacenter, duration, integer, label, listenAddress, prefix, share, size, text, zoneName } from './values.js';
-
-/** Loopback, the private ranges (RFC 1918, RFC 4193), shared address space (RFC 6598) and link-local. */
-export const DEFAULT_ALLOW = [
-  '127.0.0.0/8',
-  '::1/128',
-  '10.0.0.0/8',
-  '172.16.0.0/12',
-  '192.168.0.0/16',
-  '100.64.0.0/10',
-  '169.254.0.0/16',
-  'fc00::/7',
-  'fe80::/10',
-] as const;
 
 const guardOptions = {
   share: share(
@@ -91,8 +79,8 @@ export const zoneOptions = {
   allow: list(
     prefix('Clients.'),
     '["127.0.0.0/8"]',
-    'Clients that are answered; others are REFUSED (R31). By default loopback, private, shared and link-local ranges.',
-    { default: DEFAULT_ALLOW },
+    'Clients that are answered; others are REFUSED (R31). By default loopback, private, shared and link-local ranges. Where `0.0.0.0/0` or `::/0` stands, others than those get at most three times over UDP what they sent, and TC.',
+    { default: NEAR_PREFIXES },
   ),
   listen: list(
     listenAddress('An address.', {}),
