@@ -15,6 +15,8 @@ export function enterOwnNetwork(file: string): string | undefined {
       ['link', 'set', 'lo', 'up'],
       // As on a host with a network: the C library asks for no family of which there is but the loopback address.
       ['addr', 'add', '10.255.0.1/24', 'dev', 'lo'],
+      // An address of the public network.
+      ['addr', 'add', '203.0.113.7/32', 'dev', 'lo'],
       ['addr', 'add', 'fd00:ffff::1/64', 'dev', 'lo', 'nodad'],
     ])
       if (spawnSync('ip', words).status !== 0) return `ip ${words.join(' ')} fails`;

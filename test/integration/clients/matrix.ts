@@ -204,6 +204,33 @@ export async function matrix(reason: string | undefined): Promise<void> {
     await until('forwarding', async () => (await world.host.ask('www.example. A +rd')).rcode === 'NOERROR');
   });
 
+  await t.test('a stranger is refused by default, and is no amplifier where anybody may ask (R31)', async (t) => {
+    const rcode = async (name: string) => (await world.askFrom('203.0.113.7', name, 'A')).reply[3]! & 15;
+    t.same([await rcode('web.svc.test'), await rcode('www.example')], [5, 5]);
+    t.same((await world.askFrom('10.255.0.1', 'www.example', 'A')).reply[3]! & 15, 0, 'a neighbour is not');
+    world.configure(true, ', allow: ["0.0.0.0/0", "::/0"]');
+    world.program.kill('SIGHUP');
+    await until('an open resolver', async () => (await rcode('www.example')) === 0);
+    for (const name of [
+      'crowd.svc.test',
+      'big.example',
+      'web.svc.test',
+      'www.example',
+      'nope.svc.test',
+      'x.gone.example',
+    ])
+      for (let i = 0; i < 3; i++) {
+        const { asked, reply } = await world.askFrom('203.0.113.7', name, 'A');
+        t.ok(reply.length <= 3 * asked, `${name}: ${reply.length} for ${asked}`);
+        if (name.startsWith('crowd') || name.startsWith('big')) t.equal(reply[2]! & 2, 2, `${name}: TC`);
+        const near = await world.askFrom('10.255.0.1', name, 'A');
+        t.ok(near.reply.length >= reply.length);
+      }
+    world.configure(true);
+    world.program.kill('SIGHUP');
+    await until('no open resolver', async () => (await rcode('www.example')) === 5);
+  });
+
   await t.test('the registry goes, and nothing changes for any of them', async (t) => {
     await world.outage();
     for (const client of CLIENTS) {

@@ -10,7 +10,7 @@ import { TYPE } from '../../../src/dns/constants.js';
 import { wireToName } from '../../../src/dns/names.js';
 import { Host, type Process, until } from '../../blackbox/program.js';
 import { a, FakeUpstream, say, soa } from '../../forward-fixture.js';
-import { ordinary } from '../../protocol-fixture.js';
+import { ordinary, query } from '../../protocol-fixture.js';
 import { mountOver } from '../own-network.js';
 
 /** Shorter than what a client waits for when one reply does not come (`timeout:` in resolv.conf). */
@@ -55,7 +55,7 @@ export class World {
     return this;
   }
 
-  configure(forward: boolean): void {
+  configure(forward: boolean, allow = ''): void {
     writeFileSync(
       this.host.config,
       [
@@ -64,8 +64,8 @@ export class World {
         'stateDir: state',
         'runDir: run',
         'zones:',
-        '  - { name: svc.test, softTtl: 1s, answerTtl: 1s, check: { type: none }, registry: { type: file, path: services.yaml } }',
-        ...(forward ? [`forward: { upstreams: ["127.0.0.1:${this.upstream.at.port}"] }`] : []),
+        `  - { name: svc.test, softTtl: 1s, answerTtl: 1s, check: { type: none }, registry: { type: file, path: services.yaml }${allow} }`,
+        ...(forward ? [`forward: { upstreams: ["127.0.0.1:${this.upstream.at.port}"]${allow} }`] : []),
         '',
       ].join('\n'),
     );
@@ -114,6 +114,21 @@ export class World {
     await until('staleness', async () => {
       const { ede } = await this.host.ask('web A');
       return ede.some(({ code }) => code === 3);
+    });
+  }
+
+  /** One question over UDP from an address of this host; its bytes and those of the reply. */
+  askFrom(address: string, name: string, type: keyof typeof TYPE): Promise<{ asked: number; reply: Buffer }> {
+    const asked = query(name, type, { edns: { payload: 4_096 } });
+    return new Promise((done, fail) => {
+      const socket = createSocket('udp4');
+      const late = setTimeout(() => fail(new Error(`no reply to ${address}`)), 5_000);
+      socket.on('message', (reply) => {
+        clearTimeout(late);
+        socket.close();
+        done({ asked: asked.length, reply });
+      });
+      socket.bind(0, address, () => socket.send(asked, PORT, '127.0.0.1'));
     });
   }
 
