@@ -89,7 +89,7 @@ t.test('a plain resolv.conf: shown first, done, done again, and taken back to th
   t.match(host.read('/etc/systemd/system/holdfast.service'), /^ExecStart=\S+ \S+bin\/holdfast\.js serve --last-good$/m);
   t.match(
     host.read('/etc/systemd/system/holdfast.socket.d/listen.conf'),
-    /\[Socket\]\nListenDatagram=\nListenDatagram=127\.0\.0\.1:53\nListenStream=\nListenStream=127\.0\.0\.1:53\n/,
+    /\[Socket\]\nListenStream=\nListenDatagram=127\.0\.0\.1:53\nListenStream=127\.0\.0\.1:53\n$/,
   );
   const installed = host.all();
   t.match(host.run('install', '--yes'), { code: 0, out: 'nothing to do: it is installed\n' });

@@ -42,7 +42,7 @@ const FOLDERS_LEFT_OUT =
   /^(?:test|tests|__tests__|example|examples|benchmark|benchmarks|bench|doc|docs|integration|scripts|bin|bin\.m?js)$/;
 const FILES_LEFT_OUT = /\.(?:map|ts|mts|cts|md|markdown|yml|html|sh|flow|tsbuildinfo)$|(?:^|\/)\.[^/]+$/;
 /** Sources of a native library whose built form is there too. */
-const KOFFI_SOURCES = /^node_modules\/koffi\/(?:src|vendor|lib\/native|doc|cnoke\.cjs)(?:\/|$)/;
+const KOFFI_SOURCES = /^node_modules\/koffi\/(?:vendor(?:\/|$)|src\/.*\.(?:cc|hh|inc|def|S|asm|txt)$|cnoke\.cjs$)/;
 
 function fail(message) {
   process.stderr.write(`package:deb: ${message}\n`);
@@ -158,6 +158,16 @@ text(
     ' where your other programs for Node have theirs.',
   ].join('\n')}\n`,
 );
+// What was left out was not needed: each package loads from what is shipped.
+const direct = Object.keys({ ...manifest.dependencies, ...manifest.optionalDependencies }).filter((one) =>
+  shipped.some(([path]) => path === `node_modules/${one}`),
+);
+const loaded = `for (const one of ${JSON.stringify(direct)}) await import(one);`;
+const modules = join(tree, LIB, 'loads.mjs');
+writeFileSync(modules, loaded);
+run(process.execPath, modules);
+rmSync(modules);
+
 for (const path of [...walk(tree), tree]) lutimesSync(path, epoch, epoch);
 
 mkdirSync(out, { recursive: true });

@@ -36,10 +36,11 @@ export function unitFiles(root: string, program: Program, listen: readonly Liste
       });
   const addresses = listen.map(showListen);
   const both = listen.some(({ address }) => address === '0.0.0.0') ? ['BindIPv6Only=ipv6-only'] : [];
-  const sockets = ['ListenDatagram', 'ListenStream'].flatMap((kind) => [
-    `${kind}=`,
-    ...addresses.map((address) => `${kind}=${address}`),
-  ]);
+  // An empty one of either kind takes back what the unit says, of both kinds (systemd.socket(5)).
+  const sockets = [
+    'ListenStream=',
+    ...['ListenDatagram', 'ListenStream'].flatMap((kind) => addresses.map((address) => `${kind}=${address}`)),
+  ];
   changes.push({
     path: `${OWN}/holdfast.socket.d/listen.conf`,
     wanted: file(
