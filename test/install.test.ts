@@ -18,6 +18,8 @@ import { readJournal } from '../src/install/journal.js';
 import { planInstall } from '../src/install/plan.js';
 import { root as project } from './root.js';
 
+t.setTimeout(120_000);
+
 const PROGRAM = { command: '/usr/bin/node /opt/holdfast/bin/holdfast.js', units: join(project, 'conf', 'systemd') };
 const ZONES = 'zones: [{ name: svc.internal, registry: { type: file, path: services.yaml } }]';
 const FORWARD = 'forward: { resolvConf: resolv.conf }';
