@@ -95,6 +95,7 @@ t.test('help teaches, with examples, and names every command', async (t) => {
     'explain',
     'query',
     'accept',
+    'drain',
     'install',
     'uninstall',
   ];
@@ -141,7 +142,16 @@ t.test('a bad configuration is one line on standard error and exit code 2', asyn
   const dir = t.testdir({ 'bad.yaml': CONFIG.replace('run\n', '"run"\n').replace('registry', 'regsitry') });
   const bad = join(dir, 'bad.yaml');
   const message = `holdfast: ${bad}:7: zones[0].regsitry: unknown key, did you mean registry?\n`;
-  const runs = [['serve'], ['probe'], ['check'], ['status'], ['explain', 'x'], ['accept', 'x'], ['query', 'x']];
+  const runs = [
+    ['serve'],
+    ['probe'],
+    ['check'],
+    ['status'],
+    ['explain', 'x'],
+    ['accept', 'x'],
+    ['drain', 'x'],
+    ['query', 'x'],
+  ];
   await Promise.all(
     runs.map(async (args) => {
       t.same(await holdfast(...args, '--config', bad), { code: 2, out: '', err: message }, args[0]!);
@@ -263,6 +273,7 @@ const STATUS: StatusDocument = {
       answered: 4,
       heldBack: 1,
       ejected: 0,
+      drained: 1,
       guarded: 2,
       guard: { zone: true, services: ['orders'], alarm: true },
       floor: ['billing'],
@@ -286,6 +297,7 @@ function fakeSource(status: StatusDocument, asked: unknown[] = []): AdminSource 
       responses: [{ rcode: 'NOERROR', count: 5 }],
       drops: [{ reason: 'loop', count: 2 }],
       forwardKept: 0,
+      probes: { pass: 7, refused: 1 },
       reports: { known: 4, unknown: 1, ejections: 2 },
       staleAnswers: 3,
       reloads: { ok: 1, failed: 2 },
@@ -296,6 +308,12 @@ function fakeSource(status: StatusDocument, asked: unknown[] = []): AdminSource 
   });
   return {
     status: () => status,
+    drain: (name, zone, undo) => {
+      asked.push({ name, zone, undo });
+      return name === 'nobody'
+        ? { unknown: 'no zone has nobody' }
+        : { endpoints: 2, changed: undo ? 0 : 2, answered: 1 };
+    },
     reported: (reports) => {
       asked.push(...reports);
     },
@@ -452,6 +470,22 @@ t.test('status, explain and accept ask the running resolver', async (t) => {
   });
   t.same(await holdfast('accept', '*', '-c', config), nothing(''));
   t.same(await holdfast('accept', 'billing', '-c', config), nothing(' of billing'));
+  t.same(await holdfast('drain', 'orders-1', '-c', config), {
+    code: 0,
+    out: 'drained: 2 endpoints of orders-1; 1 answered all the same, since nothing else is left (R11)\n',
+    err: '',
+  });
+  t.match(await holdfast('drain', 'orders-1', '--undo', '--zone', 'svc.internal', '-c', config), {
+    code: 0,
+    out: 'nobody drained the 2 endpoints of orders-1\n',
+  });
+  t.match(await holdfast('drain', 'orders-1', '--json', '-c', config), { out: /"changed": 2/ });
+  t.same(asked.slice(-3), [
+    { name: 'orders-1', zone: undefined, undo: false },
+    { name: 'orders-1', zone: 'svc.internal', undo: true },
+    { name: 'orders-1', zone: undefined, undo: false },
+  ]);
+  t.same(await holdfast('drain', 'nobody', '-c', config), { code: 1, out: '', err: 'holdfast: no zone has nobody\n' });
   const wrong = await holdfast('accept', 'orders', '--zone', 'other', '-c', config);
   t.same(wrong, { code: 1, out: '', err: 'holdfast: there is no zone other\n' });
   t.same(await holdfast('accept', 'orders', '--zone', 'odd', '-c', config), {
@@ -459,14 +493,17 @@ t.test('status, explain and accept ask the running resolver', async (t) => {
     out: '',
     err: 'holdfast: the resolver did not say how many endpoints it let go: look at `holdfast status`\n',
   });
-  t.same(asked, [
-    { name: '_orders._tcp.svc.internal', type: 'SRV' },
-    { accept: 'orders', zone: 'svc.internal' },
-    { accept: '*', zone: undefined },
-    { accept: 'billing', zone: undefined },
-    { accept: 'orders', zone: 'other' },
-    { accept: 'orders', zone: 'odd' },
-  ]);
+  t.same(
+    asked.filter((one) => !('undo' in (one as object))),
+    [
+      { name: '_orders._tcp.svc.internal', type: 'SRV' },
+      { accept: 'orders', zone: 'svc.internal' },
+      { accept: '*', zone: undefined },
+      { accept: 'billing', zone: undefined },
+      { accept: 'orders', zone: 'other' },
+      { accept: 'orders', zone: 'odd' },
+    ],
+  );
 });
 
 t.test('who asks over HTTP gets what is meant for them', async (t) => {
@@ -590,6 +627,7 @@ t.test('the names of metrics are a contract', async (t) => {
     'holdfast_forward_upstream_queries_total',
     'holdfast_forward_upstream_up',
     'holdfast_listener_up',
+    'holdfast_probe_results_total',
     'holdfast_prober_heard_age_seconds',
     'holdfast_prober_late_seconds',
     'holdfast_prober_local_errors',
@@ -611,6 +649,7 @@ t.test('the names of metrics are a contract', async (t) => {
     'holdfast_zone_confirmed_age_seconds',
     'holdfast_zone_endpoints',
     'holdfast_zone_endpoints_answered',
+    'holdfast_zone_endpoints_drained',
     'holdfast_zone_endpoints_ejected',
     'holdfast_zone_endpoints_guarded',
     'holdfast_zone_endpoints_held_back',

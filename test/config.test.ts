@@ -76,6 +76,7 @@ t.test('the least configuration has every default', async (t) => {
           path: '/',
           method: 'GET',
           headers: {},
+          drainHeader: 'X-Drain',
           status: [[200, 399]],
           minValidity: 0,
           queryType: 'SOA',
@@ -98,8 +99,8 @@ t.test('the least configuration has every default', async (t) => {
       },
     ],
     tcp: { idleTimeout: 10_000, maxConnections: 1_024, maxConnectionsPerClient: 128 },
-    prober: { budget: 500, conntrackShare: 0.05 },
     register: { path: '/etc/holdfast/register.d' },
+    prober: { budget: 500, conntrackShare: 0.05, source: [] },
     log: { level: 'info' },
   });
 });
@@ -138,8 +139,8 @@ zones:
       "db-*": { check: { type: none }, order: stable }
       orders: { maxAnswers: 2, alias: Shop }
 tcp: { idleTimeout: 30s, maxConnections: 50 }
-prober: { budget: 100, conntrackShare: 0.1 }
 register: { path: services.d }
+prober: { budget: 100, conntrackShare: 0.1, source: [10.0.0.5, "fd00:0::5"] }
 log: { level: debug }
 `);
   t.same(config, {
@@ -184,6 +185,7 @@ log: { level: debug }
           ],
           identityHeader: ['X-Service', 'orders'],
           tlsName: 'up.example',
+          drainHeader: 'X-Drain',
           minValidity: 604_800_000,
           grpcService: 'a.B',
           query: 'a.test',
@@ -215,8 +217,8 @@ log: { level: debug }
       },
     ],
     tcp: { idleTimeout: 30_000, maxConnections: 50, maxConnectionsPerClient: 128 },
-    prober: { budget: 100, conntrackShare: 0.1 },
     register: { path: '/etc/holdfast/services.d' },
+    prober: { budget: 100, conntrackShare: 0.1, source: ['10.0.0.5', 'fd00::5'] },
     log: { level: 'debug' },
   });
 });

@@ -129,7 +129,7 @@ t.test('explain tells what DNS answers', async (t) => {
     whyOut(`orders.${ZONE}`, 'A', 'orders-4'),
     /^not in this answer: its weight is 0 and others have more \(R24\);/,
   );
-  t.match(whyOut(`orders.${ZONE}`, 'A', 'orders-5'), /^held back: the registry drains it/);
+  t.match(whyOut(`orders.${ZONE}`, 'A', 'orders-5'), /^held back: it drains, by the registry's word/);
   t.match(whyOut(`orders.${ZONE}`, 'TXT', 'orders-1'), /^not in this answer: the name has no TXT/);
   t.same(because(`some.${ZONE}`, 'A'), ['each answer carries 2 of these 3, drawn anew each time (R24)']);
   t.same(because(`window.${ZONE}`, 'A'), [

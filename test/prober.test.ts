@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
+import { createSocket } from 'node:dgram';
+import { EventEmitter, once } from 'node:events';
 import {
   chmodSync,
   chownSync,
@@ -31,11 +32,12 @@ import { LoopWatch } from '../src/prober/loop-watch.js';
 import { readFromProber, readToProber } from '../src/prober/messages.js';
 import { Outbox } from '../src/prober/outbox.js';
 import { runProber } from '../src/prober/prober.js';
-import type { Outcome, Probe } from '../src/prober/probes/attempt.js';
+import { attempt, type Outcome, type Probe } from '../src/prober/probes/attempt.js';
 import { classify, defaultIn4, defaultIn6 } from '../src/prober/probes/classify.js';
+import { metItself } from '../src/prober/probes/connection.js';
 import { hostOf, probeHttp } from '../src/prober/probes/http.js';
 import { PROBES } from '../src/prober/probes/probe.js';
-import { metItself, probeTcp } from '../src/prober/probes/tcp.js';
+import { probeTcp } from '../src/prober/probes/tcp.js';
 import { ProbeRunner } from '../src/prober/runner.js';
 import { gapAfter, Schedule } from '../src/prober/schedule.js';
 import { ProberLink, type ProberLinkOptions } from '../src/resolver/prober-link.js';
@@ -179,6 +181,24 @@ t.test('R17: the schedule', async (t) => {
     t.ok(worst >= 42_000, 'the stretched interval is what results carry');
   });
 
+  await t.test('what clients report is due at once, inside the budget, and never twice at a time', async (t) => {
+    const schedule = new Schedule(500, 1);
+    const all = targets(100);
+    schedule.set(all, 0);
+    play(schedule, 0, 2_000);
+    const keys = all.map(({ key }) => key);
+    schedule.hasten([...keys, 'unknown'], 2_001);
+    const burst = schedule.take(2_001, 1_000).length;
+    t.ok(burst >= 1 && burst <= 500 * 0.02 + 1, `${burst} at once`);
+    schedule.hasten(keys, 2_001);
+    const rest = play(schedule, 2_001, 2_400);
+    t.equal(rest.size, 100 - burst, 'the others within the time that the budget needs');
+    t.ok(
+      [...rest.values()].every((starts) => starts.length === 1),
+      'once each',
+    );
+  });
+
   await t.test('a standstill is not caught up', async (t) => {
     const schedule = new Schedule(500, 5);
     schedule.set(targets(1_000), 0);
@@ -240,7 +260,7 @@ t.test('R17: the schedule', async (t) => {
   });
 
   await t.test('the budget is at most its share of the connection tracking table', async (t) => {
-    t.equal(hostBudget(500, 0.05, 65_536), 327.68);
+    t.equal(hostBudget(500, 0.05, 65_536), 131.072);
     t.equal(hostBudget(500, 0.05, 1_000_000), 500);
     t.equal(hostBudget(500, 0.05, 10), 1);
   });
@@ -327,6 +347,66 @@ t.test('TCP probes', async (t) => {
     t.same(await probeTcp(target({ address: '::1', port }), never), { kind: 'pass' });
   });
 
+  await t.test('it comes from the address that is set, and one that this host has not is a local error', async (t) => {
+    const from: (string | undefined)[] = [];
+    const server = createServer((socket) => {
+      from.push(socket.remoteAddress);
+      socket.on('error', () => {});
+    });
+    const port = await listening(server);
+    t.teardown(() => server.close());
+    t.same(await probeTcp(target({ port, source: '127.0.0.77' }), never), { kind: 'pass' });
+    await until(() => from.length > 0);
+    t.same(from, ['127.0.0.77']);
+    t.match(await probeTcp(target({ port, source: '192.0.2.1' }), never), { kind: 'local', detail: 'EADDRNOTAVAIL' });
+    const named = createSocket('udp4');
+    named.bind(0, HERE);
+    await once(named, 'listening');
+    t.teardown(() => named.close());
+    named.on('message', (_question, { address, port: back }) => {
+      from.push(address);
+      named.send('pong', back, address);
+    });
+    const asked = { type: 'udp', port: named.address().port, send: 'ping' } as const;
+    t.same(await PROBES.udp(target({ ...asked, source: '127.0.0.78' }), never), { kind: 'pass' });
+    t.same(from, ['127.0.0.77', '127.0.0.78']);
+    t.match(await PROBES.udp(target({ ...asked, source: '192.0.2.1' }), never), { kind: 'local' });
+  });
+
+  await t.test('a connection that hangs gets a second chance when half of the time is over', async (t) => {
+    // A full backlog: the kernel drops what comes beyond it, as if the packet were lost.
+    const asked: string[] = [];
+    const server = createServer((socket) => {
+      asked.push('taken');
+      socket.on('error', () => {});
+    });
+    const port = await listening(server);
+    t.teardown(() => server.close());
+    let halfway = 0;
+    const outcome = attempt(
+      200,
+      never,
+      (settle) => {
+        setTimeout(() => settle({ kind: 'pass' }), 150);
+        return () => {};
+      },
+      () => halfway++,
+    );
+    t.same(await outcome, { kind: 'pass' });
+    t.equal(halfway, 1);
+    const late = attempt(
+      40,
+      never,
+      () => () => {},
+      () => halfway++,
+    );
+    t.match(await late, { failure: 'timeout' }, 'the deadline holds all the same');
+    t.equal(halfway, 2);
+    t.same(await probeTcp(target({ port, timeout: 5_000 }), never), { kind: 'pass' });
+    await until(() => asked.length > 0);
+    t.same(asked, ['taken'], 'no second one when the first is there');
+  });
+
   await t.test('a stop ends it; impossible settings are local', async (t) => {
     const stopped = new AbortController();
     const outcome = probeHttp(target({ port: await hanging(t), type: 'http', timeout: 60_000 }), stopped.signal);
@@ -400,6 +480,7 @@ t.test('HTTP probes', async (t) => {
     const bad = (status: number) => ({ kind: 'failure', failure: 'bad-status', detail: `HTTP ${status}` });
     t.same(await http(port, { path: '/204' }), { kind: 'pass' });
     t.same(await http(port, { path: '/503' }), bad(503));
+    t.same(await http(port, { path: '/503', drainHeader: 'X-Drain' }), bad(503), 'without the header it is ill');
     t.same(await http(port, { path: '/302' }), bad(302));
     t.same(
       await http(port, {
@@ -412,8 +493,25 @@ t.test('HTTP probes', async (t) => {
       { kind: 'pass' },
     );
     t.same(await http(port, { path: '/200', status: [[401, 401]] }), bad(200));
-    t.equal(asked, 5);
+    t.equal(asked, 6);
   });
+
+  await t.test(
+    'a 503 with the drain header is a pass that says so, any other status with it is what it is',
+    async (t) => {
+      const port = await web(t, (query, reply) => {
+        reply.writeHead(Number(query.url!.slice(1)), { 'x-drain': 'until 12:00' }).end();
+      });
+      const drainHeader = 'X-Drain';
+      t.match(await http(port, { path: '/503', drainHeader }), { kind: 'pass', draining: true });
+      t.match(await http(port, { path: '/503', drainHeader: 'X-Other' }), { failure: 'bad-status' });
+      t.match(await http(port, { path: '/503' }), { failure: 'bad-status' });
+      t.match(await http(port, { path: '/500', drainHeader }), { failure: 'bad-status', detail: 'HTTP 500' });
+      t.same(await http(port, { path: '/200', drainHeader }), { kind: 'pass' });
+      const other = { identityHeader: ['X-Service', 'orders'] as const, drainHeader };
+      t.match(await http(port, { path: '/503', ...other }), { failure: 'wrong-identity' }, 'another’s word is none');
+    },
+  );
 
   await t.test('refused, reset, and closed in good order are told apart', async (t) => {
     t.match(await http(await closedPort()), { failure: 'refused', detail: 'ECONNREFUSED' });
@@ -815,6 +913,7 @@ t.test('Unix sockets', async (t) => {
     t.same(await askControl(folder, '/v1/status'), { kind: 'answer', body: {}, from: 'control' });
     await own.close();
 
+    const asked = new EventEmitter();
     const refused = async (message: string): Promise<void> => {
       const fault = { fault: 'foreign-folder', message };
       await t.rejects(listenUnix(createServer(), path, { mode: 0o660 }), fault);
@@ -828,6 +927,11 @@ t.test('Unix sockets', async (t) => {
       chownSync(folder, 65_534, 65_534);
       await refused(`${folder} belongs to user 65534, not to this one: ${advice}`);
     }
+    const away = once(asked, 'away');
+    startProber(t, join(folder, 'prober.sock'), {
+      log: (_level, event, { reason }) => event === 'resolver-away' && asked.emit('away', reason),
+    });
+    t.match((await away)[0], /belongs to user|may be written to/, 'the prober does not ask there either');
     rmSync(folder, { recursive: true });
     symlinkSync(tmpdir(), folder);
     await refused(`${folder} is not a folder: remove it, or ${advice}`);
@@ -865,7 +969,7 @@ async function openLink(t: Tap, over: Partial<ProberLinkOptions> = {}) {
   return { path, link, logged, results, events: () => logged.map((line) => line.event) };
 }
 
-function startProber(t: Tap, path: string, over: { probes?: Readonly<Record<Target['type'], Probe>> } = {}) {
+function startProber(t: Tap, path: string, over: Partial<Parameters<typeof runProber>[0]> = {}) {
   const end = new AbortController();
   const logged: string[] = [];
   const done = runProber({

@@ -76,6 +76,13 @@ export interface ReportReceipt {
   limited: number;
 }
 
+/** What `holdfast drain` did: endpoints that were meant, that changed, and that are answered all the same (R11). */
+export interface DrainReceipt {
+  endpoints: number;
+  changed: number;
+  answered: number;
+}
+
 export interface ProberStatus {
   /** `stale`: it was here and its word has run out or is late; `never`: none has connected. */
   state: 'ok' | 'stale' | 'never' | 'not-needed';
@@ -113,6 +120,8 @@ export interface ZoneStatus {
   heldBack: number;
   /** Of those held back: since connections of clients failed (R20). */
   ejected: number;
+  /** Endpoints that an operator drains (`holdfast drain`). */
+  drained: number;
   guarded: number;
   guard: { zone: boolean; services: string[]; alarm: boolean };
   /** Services that are answered by the floor (R11). */
@@ -200,6 +209,8 @@ export interface EndpointExplanation {
   lastSuccessMs?: Ms;
   failingForMs?: Ms;
   lastFailure?: string;
+  /** Who drains it: the registry is not named. */
+  drainedBy?: 'operator' | 'endpoint';
   heldForMs?: Ms;
   /** R20: out for so long yet, since connections of clients failed. */
   ejectedForMs?: Ms;
@@ -235,6 +246,11 @@ export interface AdminSource {
    * many, or a sentence that says what is not known.
    */
   accept(name: string, zone?: string): { released: number } | { unknown: string };
+  /**
+   * R10: drains a service, or endpoints by id, address, or address and port; or no longer. A sentence when nothing has
+   * the name.
+   */
+  drain(name: string, zone: string | undefined, undo: boolean): DrainReceipt | { unknown: string };
   /** R20: what a client said of failed connections, within the limits. */
   reported(reports: readonly ClientReport[]): void;
   metrics(): Promise<string>;

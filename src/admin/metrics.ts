@@ -14,6 +14,8 @@ export interface CounterReadings {
   readonly drops: readonly { reason: string; count: number }[];
   /** Fresh answers of upstreams that an answer thread gave by itself. */
   readonly forwardKept: number;
+  /** Results of probes by outcome. */
+  readonly probes: Readonly<Record<string, number>>;
   /** R20. */
   readonly reports: { readonly known: number; readonly unknown: number; readonly ejections: number };
   /** Answers that went out while stale (R1). */
@@ -136,6 +138,7 @@ const DECLARATIONS: readonly Declaration[] = [
     'Endpoints kept out because connections of clients failed (R20).',
     (zone) => zone.ejected,
   ),
+  zoneGauge('holdfast_zone_endpoints_drained', 'Endpoints that an operator drains.', (zone) => zone.drained),
   zoneGauge('holdfast_zone_endpoints_guarded', 'Endpoints that only the guard keeps.', (zone) => zone.guarded),
   zoneGauge('holdfast_zone_guard', '1 while the guard holds the whole zone.', (zone) => flag(zone.guard.zone)),
   zoneGauge(
@@ -208,6 +211,14 @@ const DECLARATIONS: readonly Declaration[] = [
         labels: { family },
         value: flag(status.prober.suspected?.some((one) => one.family === family) === true),
       })),
+  },
+  {
+    name: 'holdfast_probe_results_total',
+    help: 'Results of probes, by outcome: pass, or the kind of failure (R12).',
+    kind: 'counter',
+    labels: ['outcome'],
+    read: ({ counters: { probes } }) =>
+      Object.entries(probes).map(([outcome, value]) => ({ labels: { outcome }, value })),
   },
   {
     name: 'holdfast_client_reports_total',

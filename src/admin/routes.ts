@@ -59,7 +59,10 @@ export async function buildAdminHttp(
   if (access === 'admin') refuseForeignHosts(app);
   if (access === 'public') addPublicRoutes(app, source);
   else addReadRoutes(app, source);
-  if (access === 'control') addControlRoutes(app, source);
+  if (access === 'control') {
+    addControlRoutes(app, source);
+    addDrainRoute(app, source);
+  }
   await app.ready();
   return {
     server: server!,
@@ -132,6 +135,19 @@ function addControlRoutes(app: FastifyInstance, source: AdminSource): void {
     const service = oneName(name, 'name');
     const inZone = zone === undefined ? undefined : oneName(zone, 'zone');
     const answer = source.accept(service, inZone);
+    if ('unknown' in answer) throw new RequestFault(404, answer.unknown);
+    return answer;
+  });
+}
+
+function addDrainRoute(app: FastifyInstance, source: AdminSource): void {
+  app.post('/v1/drain', async (request) => {
+    const body = request.body;
+    if (typeof body !== 'object' || body === null) throw new RequestFault(400, 'expected {"name": SERVICE or ID}');
+    const { name, zone, undo = false } = body as Record<string, unknown>;
+    if (typeof undo !== 'boolean') throw new RequestFault(400, 'undo: expected true or false');
+    const meant = oneName(name, 'name');
+    const answer = source.drain(meant, zone === undefined ? undefined : oneName(zone, 'zone'), undo);
     if ('unknown' in answer) throw new RequestFault(404, answer.unknown);
     return answer;
   });

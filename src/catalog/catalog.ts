@@ -220,7 +220,7 @@ export class Catalog {
     row.goneSince ??= how.boot;
     this.#listedRows--;
     if (how.unguarded) this.#guard.found(row);
-    else if (row.state !== 'draining' && (wasAnswered || how.newEpoch)) {
+    else if (!row.draining && (wasAnswered || how.newEpoch)) {
       this.#guard.lost(service, row, strength(), how.heard, how.wall, how.newEpoch);
       return true;
     }

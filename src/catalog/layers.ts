@@ -126,6 +126,8 @@ export class Layers<L extends Layer> {
         row.hard = seen?.hard ?? false;
         row.longDead = seen?.longDead ?? false;
         row.doubted = seen?.doubted ?? false;
+        row.drained = seen?.drained ?? false;
+        row.leaving = seen?.leaving ?? false;
         row.answerable = (seen?.answerable ?? false) && (row.listed || row.hold !== undefined);
         row.answered = (seen?.answered ?? false) && (row.listed || row.hold !== undefined);
         if (row.answerable) answerable++;
@@ -237,6 +239,7 @@ export class Layers<L extends Layer> {
     row.goneSince = listing.length > 0 ? undefined : Math.max(...same.map((one) => one.goneSince ?? 0));
     if (known !== undefined) return row;
     row.doubted = same.some((one) => one.doubted);
+    row.drained = same.some((one) => one.drained);
     service.rows.add(row);
     this.#rows++;
     this.#events.added(service, row);

@@ -60,6 +60,8 @@ interface Seldom {
   listedSince: BootMs;
   goneSince: BootMs | undefined;
   doubted: boolean;
+  drained: boolean;
+  leaving: boolean;
 }
 
 /**
@@ -177,6 +179,29 @@ export class CatalogRow implements Row {
     if (is !== this.doubted) this.#rare().doubted = is;
   }
 
+  /** An operator drains it on this host (R10). */
+  get drained(): boolean {
+    return this.#seldom?.drained === true;
+  }
+
+  set drained(is: boolean) {
+    if (is !== this.drained) this.#rare().drained = is;
+  }
+
+  /** It says itself, to its probe, that it drains (R10). */
+  get leaving(): boolean {
+    return this.#seldom?.leaving === true;
+  }
+
+  set leaving(is: boolean) {
+    if (is !== this.leaving) this.#rare().leaving = is;
+  }
+
+  /** By whoever's word: the registry's, an operator's, its own. */
+  get draining(): boolean {
+    return this.state === 'draining' || this.drained || this.leaving;
+  }
+
   /** False: it has left; it is a tombstone, or held. */
   get listed(): boolean {
     return this.#is(LISTED);
@@ -266,7 +291,7 @@ export class CatalogRow implements Row {
 
   /** Listed, and neither critical nor draining. */
   get passing(): boolean {
-    return this.listed && (this.state === 'passing' || this.state === 'warning');
+    return this.listed && (this.state === 'passing' || this.state === 'warning') && !this.drained && !this.leaving;
   }
 
   /** R8: first listed within the guard's window. */
@@ -275,7 +300,13 @@ export class CatalogRow implements Row {
   }
 
   #rare(): Seldom {
-    this.#seldom ??= { listedSince: Number.NEGATIVE_INFINITY, goneSince: undefined, doubted: false };
+    this.#seldom ??= {
+      listedSince: Number.NEGATIVE_INFINITY,
+      goneSince: undefined,
+      doubted: false,
+      drained: false,
+      leaving: false,
+    };
     return this.#seldom;
   }
 

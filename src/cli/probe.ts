@@ -39,6 +39,7 @@ export async function probe(options: { readonly config: string }): Promise<numbe
     signal: end.signal,
     budget: config.prober.budget,
     conntrackShare: config.prober.conntrackShare,
+    source: config.prober.source,
   });
   notice.stopping();
   close();

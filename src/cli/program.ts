@@ -161,6 +161,21 @@ function build(done: (exit: number) => void): Command {
     )
     .action(async (name, options) => done(await (await import('./accept.js')).accept(name, withConfig(options))));
 
+  command('drain <name>', 'leave endpoints out of the answers of this host: a service, an id, an address, ADDRESS:PORT')
+    .option('--undo', 'answer them again')
+    .option('--zone <zone>', 'when several zones have the name')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      '\nIt lasts until --undo, over restarts, or until the registry drops the endpoint.\n' +
+        examples(
+          ['holdfast drain orders-2', 'one endpoint'],
+          ['holdfast drain 10.0.0.7', 'all that runs on a host'],
+          ['holdfast drain orders-2 --undo', 'and back'],
+        ),
+    )
+    .action(async (name, options) => done(await (await import('./drain.js')).drain(name, withConfig(options))));
+
   const host = (usage: string, description: string) =>
     program
       .command(usage)

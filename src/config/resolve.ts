@@ -1,4 +1,5 @@
 /** From a file that has passed the schema to the configuration: what must hold between options, paths, defaults. */
+import { isIP } from 'node:net';
 import { dirname, resolve as resolvePath } from 'node:path';
 import { showListen } from './addresses.js';
 import type { KeyPath } from './errors.js';
@@ -26,6 +27,11 @@ export function resolveConfig(values: ConfigValues, file: string, places: Places
   const runDir = values.runDir === undefined ? places.runDir : resolvePath(folder, values.runDir);
   if (Buffer.byteLength(`${runDir}/control.sock`) > MAX_SOCKET_PATH) {
     throw new ResolveFault(['runDir'], `expected a path short enough for sockets in it (${MAX_SOCKET_PATH} bytes)`);
+  }
+  const { source } = values.prober;
+  for (const [i, address] of source.entries()) {
+    if (source.slice(0, i).some((other) => isIP(other) === isIP(address)))
+      throw new ResolveFault(['prober', 'source', i], 'expected one address of each family');
   }
   const unavailable = firstUnavailable(values);
   if (unavailable) throw new ResolveFault(unavailable.path, unavailable.problem);

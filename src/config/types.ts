@@ -59,6 +59,8 @@ export interface ProberConfig {
   readonly budget: number;
   /** Of the conntrack table, at most (R17). */
   readonly conntrackShare: number;
+  /** Where probes come from, an address of each family at most; otherwise as the system chooses. */
+  readonly source: readonly string[];
 }
 
 export interface ZoneConfig {
@@ -132,6 +134,8 @@ export interface CheckConfig {
   /** R19, http: a header, by name and value, or text of the body, without which another one answers. */
   readonly identityHeader?: readonly [string, string];
   readonly identityBody?: string;
+  /** R10, http: a 503 with it says that the endpoint drains. */
+  readonly drainHeader: string;
   /** R19, tls, https, grpc: the name that is asked for, and that the certificate must have. */
   readonly tlsName?: string;
   /** tls: how long the certificate must still be good. */

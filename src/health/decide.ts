@@ -23,8 +23,10 @@ export function decide(word: Word, column: Column, flipGuarded: boolean, longDea
 }
 
 export function wordOf(row: CatalogRow): Word {
-  if (!row.listed) return row.hold === undefined ? 'absent-released' : 'absent-guarded';
-  if (row.state === 'critical' || row.state === 'draining') return row.state;
+  if (!row.listed && row.hold === undefined) return 'absent-released';
+  if (row.draining) return 'draining';
+  if (!row.listed) return 'absent-guarded';
+  if (row.state === 'critical') return row.state;
   return 'listed';
 }
 

@@ -61,9 +61,9 @@ export function floor(
   if (left.length === rows.length) return { rows };
   if (left.length > 0) return { rows: left };
   const own = rows.filter((row) => row.foreign === undefined);
-  const critical = own.filter((row) => row.listed && row.state === 'critical' && notFailing(row));
+  const critical = own.filter((row) => row.listed && row.state === 'critical' && !row.draining && notFailing(row));
   if (critical.length > 0) return { rows: critical, step: 'critical' };
-  const draining = own.filter((row) => row.listed && row.state === 'draining' && notFailing(row));
+  const draining = own.filter((row) => row.listed && row.draining && notFailing(row));
   if (draining.length > 0) return { rows: draining, step: 'draining' };
   const listed = own.filter((row) => row.listed);
   const last = listed.length > 0 ? listed : own.filter((row) => row.hold !== undefined);

@@ -41,9 +41,10 @@ function optionsOf(check: CheckConfig, row: Row): Partial<Target> | undefined {
         : present({ expect, farewell: check.farewell });
     case 'http':
     case 'https': {
-      const { path, method, host, headers, status, body, identityHeader, identityBody } = check;
+      const { path, method, host, headers, status, body, identityHeader, identityBody, drainHeader } = check;
       const tls = check.type === 'https' ? tlsName : undefined;
-      return present({ path, method, host, headers, status, body, identityHeader, identityBody, tlsName: tls });
+      const who = { identityHeader, identityBody, tlsName: tls };
+      return present({ path, method, host, headers, status, body, ...who, drainHeader });
     }
     case 'tls':
       return present({ tlsName, minValidity: check.minValidity });

@@ -22,6 +22,8 @@ export interface Verdict {
   readonly lastFailure?: string;
   /** R19: fails, or failed for long, and another service was found there since the last pass. */
   readonly wrongIdentity?: true;
+  /** It says itself that it drains (R10). */
+  readonly draining?: true;
 }
 
 /** What a run of failures changes, as it was before it. */
@@ -42,6 +44,8 @@ export interface VerdictRecord {
   detail: string | undefined;
   /** R19: another service was found there since the last pass. */
   foreign: boolean;
+  /** It said so at its last pass. */
+  draining: boolean;
   /** First pass of the present run of passes. */
   steadySince: BootMs | undefined;
   flaps: number;
@@ -75,6 +79,7 @@ export function newRecord({ longDead }: JudgeSettings, now: BootMs): VerdictReco
     failure: undefined,
     detail: undefined,
     foreign: false,
+    draining: false,
     steadySince: undefined,
     flaps: 0,
     lastDown: undefined,
@@ -84,7 +89,7 @@ export function newRecord({ longDead }: JudgeSettings, now: BootMs): VerdictReco
   };
 }
 
-export function pass(record: VerdictRecord, { rise }: JudgeSettings, at: BootMs): void {
+export function pass(record: VerdictRecord, { rise }: JudgeSettings, { at, draining }: ProbeResult): void {
   record.fails = 0;
   record.before = undefined;
   record.passes++;
@@ -93,6 +98,7 @@ export function pass(record: VerdictRecord, { rise }: JudgeSettings, at: BootMs)
   record.proven = true;
   record.failingSince = undefined;
   record.foreign = false;
+  record.draining = draining === true;
   if (record.column === 'passes') return;
   const back = record.column === 'no-word' || (record.passes >= rise && at - record.steadySince >= flapHold(record));
   if (!back) return;
@@ -155,6 +161,7 @@ export function view(record: VerdictRecord): Verdict {
     lastSuccess: record.lastSuccess,
     failingSince,
     lastFailure: record.detail ?? failure,
+    draining: record.draining && record.column !== 'no-word' ? (true as const) : undefined,
     wrongIdentity: record.foreign && (fails || (longDead && record.column === 'no-word')) ? (true as const) : undefined,
   });
 }

@@ -36,6 +36,7 @@ export interface VerdictSeed {
   readonly lastDown?: WallMs;
   readonly proven?: true;
   readonly foreign?: true;
+  readonly draining?: true;
 }
 
 /** A verdict older than so many of the intervals it was measured at is no word (R13). */
@@ -138,7 +139,7 @@ export class VerdictStore {
       return before.column !== record.column;
     }
     record.lastResult = result.at;
-    if (result.failure === undefined) pass(record, settings, result.at);
+    if (result.failure === undefined) pass(record, settings, result);
     else fail(record, settings, result, first && fresh);
     if (record.column !== 'no-word') this.#queue(result.key, record);
     const after = view(record);
@@ -151,7 +152,8 @@ export class VerdictStore {
       before.column !== after.column ||
       before.hard !== after.hard ||
       before.longDead !== after.longDead ||
-      before.wrongIdentity !== after.wrongIdentity
+      before.wrongIdentity !== after.wrongIdentity ||
+      before.draining !== after.draining
     );
   }
 
@@ -261,6 +263,7 @@ export class VerdictStore {
       lastDown: wall(record.lastDown),
       proven: record.proven ? (true as const) : undefined,
       foreign: record.foreign ? (true as const) : undefined,
+      draining: record.draining ? (true as const) : undefined,
     });
   }
 
@@ -288,6 +291,7 @@ export class VerdictStore {
     record.lastDown = boot(seed.lastDown);
     record.proven = seed.proven === true;
     record.foreign = seed.foreign === true;
+    record.draining = seed.draining === true;
     this.#restartAge(key, record, now.boot);
     if (record.column === 'passes') this.#seedSuspicion(key);
   }

@@ -1,8 +1,11 @@
 /** How many probes a second this host can bear (R17). */
 import { readFileSync } from 'node:fs';
 
-/** The kernel remembers a connection that ended with RST for 10 s (nf_conntrack_tcp_timeout_close). */
-const CONNTRACK_HOLD_S = 10;
+/**
+ * The kernel remembers a connection that ended with RST for 10 s (nf_conntrack_tcp_timeout_close), and counts it until
+ * it is collected: 25 s were measured (bench/probe.mjs).
+ */
+const CONNTRACK_HOLD_S = 25;
 
 /** `budget`, less where that would fill more than `share` of the connection tracking table. At least one a second. */
 export function hostBudget(budget: number, share: number, tableSize = conntrackSize()): number {

@@ -28,6 +28,8 @@ export interface Target {
   readonly protocol?: 'udp';
   readonly interval: Ms;
   readonly timeout: Ms;
+  /** The address that it is probed from; the prober's own setting. Absent: as the system chooses. */
+  readonly source?: string;
   readonly path?: string;
   readonly method?: 'GET' | 'HEAD';
   readonly host?: string;
@@ -36,6 +38,8 @@ export interface Target {
   /** http, https: text that the body must have, for it to be well, or to be who it should be. */
   readonly body?: string;
   readonly identityBody?: string;
+  /** http, https: with it, and any value, a 503 says that the endpoint drains. */
+  readonly drainHeader?: string;
   /** http, https: a header that says who answers, by name and value. */
   readonly identityHeader?: readonly [string, string];
   /** tls, https, grpc: the name that is asked for, and that the certificate must have. With grpc it means TLS. */
@@ -68,6 +72,8 @@ export interface ProbeResult {
   /** How long the probe took. */
   readonly took: Ms;
   readonly failure?: FailureKind;
+  /** It answered that it drains: a pass, and a wish to be left out. */
+  readonly draining?: true;
   /** For people: `ECONNREFUSED`, `HTTP 503`. */
   readonly detail?: string;
 }

@@ -21,6 +21,7 @@ const MAX_TIMER_MS = 0x7fffffff;
 const TEXTS = [
   'body',
   'identityBody',
+  'drainHeader',
   'tlsName',
   'grpcService',
   'query',
@@ -80,12 +81,14 @@ export function readToProber(line: string): Checked<ToProber> {
 }
 
 function readResult(item: unknown, known: (key: string) => boolean, now: BootMs): ProbeResult | undefined {
-  if (!isObject(item) || !onlyKeys(item, ['key', 'at', 'interval', 'took', 'failure', 'detail'])) return undefined;
-  const { key, at, interval, took, failure, detail } = item;
+  if (!isObject(item) || !onlyKeys(item, ['key', 'at', 'interval', 'took', 'failure', 'draining', 'detail']))
+    return undefined;
+  const { key, at, interval, took, failure, draining, detail } = item;
   if (typeof key !== 'string' || !known(key)) return undefined;
   if (!isTime(at) || at > now + CLOCK_GRAIN_MS || !isTime(took) || !isTime(interval) || interval === 0)
     return undefined;
   if (failure !== undefined && !FAILURE_KINDS.includes(failure as FailureKind)) return undefined;
+  if (draining !== undefined && (draining !== true || failure !== undefined)) return undefined;
   if (detail !== undefined && typeof detail !== 'string') return undefined;
   return {
     key,
@@ -93,6 +96,7 @@ function readResult(item: unknown, known: (key: string) => boolean, now: BootMs)
     interval,
     took,
     ...(failure === undefined ? {} : { failure: failure as FailureKind }),
+    ...(draining === undefined ? {} : { draining: true as const }),
     ...(detail === undefined ? {} : { detail: plain(detail) }),
   };
 }

@@ -2,8 +2,11 @@
  * The prober process: takes targets from the resolver, measures them, sends back facts (R13). It decides nothing,
  * and it lives as long as it is let: whatever goes wrong, it tries again.
  */
+import { isIPv6 } from 'node:net';
+import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { BootMs, Clock, Ms } from '../system/clock.js';
+import { foreignFolder } from '../system/own-folder.js';
 import { conntrackFill, hostBudget } from './budget.js';
 import type { Target, ToProber } from './feed.js';
 import { Outbox } from './outbox.js';
@@ -44,6 +47,8 @@ export interface ProberOptions {
   readonly budget: number;
   /** Of the host's connection tracking table, at most (R17). Absent: the table sets no bound. */
   readonly conntrackShare?: number;
+  /** The addresses that probes come from, one of each family at most. */
+  readonly source?: readonly string[];
   /** Other probes than the usual ones, for tests. */
   readonly probes?: Readonly<Partial<Record<Target['type'], Probe>>>;
   /** 0 to 1, for back-off and for the host's place in the schedule. */
@@ -59,11 +64,15 @@ export async function runProber(options: ProberOptions): Promise<void> {
   let away = false;
   while (!signal.aborted) {
     let opened: BootMs | undefined;
-    const session = await serveSession(options, seed, () => {
-      away = false;
-      opened = options.clock.now().boot;
-      log('info', 'resolver-connected', { socket: options.socketPath });
-    });
+    const foreign = await foreignFolder(dirname(options.socketPath));
+    const session =
+      foreign !== undefined
+        ? { reason: foreign, replaced: false }
+        : await serveSession(options, seed, () => {
+            away = false;
+            opened = options.clock.now().boot;
+            log('info', 'resolver-connected', { socket: options.socketPath });
+          });
     if (signal.aborted) return;
     if (opened !== undefined && options.clock.now().boot - opened > SETTLED_MS) wait = RETRY_MIN_MS;
     let pause = wait;
@@ -84,6 +93,16 @@ export async function runProber(options: ProberOptions): Promise<void> {
 interface SessionEnd {
   readonly reason: string;
   readonly replaced: boolean;
+}
+
+/** Each target with the source address of its family. Loopback is reached from loopback. */
+function fromSource(targets: readonly Target[], sources: readonly string[] = []): readonly Target[] {
+  if (sources.length === 0) return targets;
+  return targets.map((target) => {
+    const source = sources.find((one) => isIPv6(one) === isIPv6(target.address));
+    const isLocal = target.address === '::1' || target.address.startsWith('127.');
+    return source === undefined || isLocal ? target : { ...target, source };
+  });
 }
 
 /** From a connection to its end. Targets belong to a connection: without a resolver nothing is probed. */
@@ -127,8 +146,8 @@ function serveSession(options: ProberOptions, seed: number, onOpen: () => void):
       });
     };
     const take = (message: ToProber): void => {
-      if (message.op === 'targets') runner.setTargets(message.targets);
-      else if (message.op === 'change') runner.changeTargets(message.add, message.remove);
+      if (message.op === 'targets') runner.setTargets(fromSource(message.targets, options.source));
+      else if (message.op === 'change') runner.changeTargets(fromSource(message.add, options.source), message.remove);
       else if (message.op === 'now') runner.hasten(message.keys);
       else replaced = true;
     };

@@ -174,5 +174,6 @@ function resultOf(turn: Turn, outcome: Exclude<Outcome, { kind: 'local' }>, now:
     interval: turn.interval,
     took: Math.max(0, now - turn.started),
     ...(outcome.kind === 'failure' ? { failure: outcome.failure, detail: outcome.detail } : {}),
+    ...(outcome.kind === 'pass' && outcome.draining ? { draining: true as const, detail: outcome.detail! } : {}),
   };
 }

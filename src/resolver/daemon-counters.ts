@@ -57,6 +57,7 @@ export class DaemonCounters {
       responses: responses(at),
       drops: Object.entries(drops).map(([reason, count]) => ({ reason, count })),
       forwardKept: at(COUNTER.forwardKept),
+      probes: { ...resolver.outcomes },
       reports: { ...resolver.desk.counts },
       staleAnswers: at(COUNTER.stale),
       reloads: { ok: reloads.done, failed: reloads.refused },

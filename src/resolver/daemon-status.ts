@@ -52,6 +52,13 @@ export function adminSource(parts: DaemonParts, metrics: () => Promise<string>):
       parts.changed();
       return { released };
     },
+    drain: (name, zone, undo) => {
+      const receipt = resolver.drain(name, zone, undo, clock.now());
+      if (receipt === undefined)
+        return { unknown: `${zone === undefined ? 'no zone' : `zone ${zone}`} has nothing by the name ${name}` };
+      parts.changed();
+      return receipt;
+    },
     reported: (reports) => {
       resolver.reported(reports, clock.now());
       parts.changed();

@@ -22,7 +22,7 @@ export interface Fate {
 const WORDS: Readonly<Record<Word, string>> = {
   listed: 'the registry lists it',
   critical: 'the registry calls it critical',
-  draining: 'the registry drains it',
+  draining: 'it drains',
   'absent-guarded': 'the registry dropped it, and the guard holds it',
   'absent-released': 'the registry dropped it',
 };
@@ -53,6 +53,7 @@ export function explainEndpoint(
     lastSuccessMs: age(verdict?.lastSuccess),
     failingForMs: age(verdict?.failingSince),
     lastFailure: verdict?.lastFailure,
+    drainedBy: row.drained ? ('operator' as const) : row.leaving ? ('endpoint' as const) : undefined,
     ejectedForMs: ejection === undefined ? undefined : Math.round(ejection.until - now.boot),
     heldForMs: heldFor === undefined ? undefined : Math.round(heldFor),
   };
@@ -87,6 +88,10 @@ function describeRun({ failure, detail, isVoid, count, first, last, took }: Run,
   };
 }
 
+function drainer(row: CatalogRow): string {
+  return row.drained ? "an operator's word (holdfast drain)" : row.leaving ? 'its own word' : "the registry's word";
+}
+
 function why(
   row: CatalogRow,
   { answerable, floored, without }: Fate,
@@ -105,6 +110,7 @@ function why(
         : row.column === 'passes'
           ? 'its probe passes'
           : `its probe fails${verdict.lastFailure === undefined ? '' : `: ${verdict.lastFailure}`}`;
+  const drained = word === 'draining' ? `, by ${drainer(row)}` : '';
   const other = row.foreign === undefined ? '' : `; ${FOREIGN[row.foreign]}, so it is never answered (R19)`;
   const doubted = row.doubted && verdict?.column !== 'fails' ? DOUBTED : '';
   const softCap =
@@ -118,7 +124,7 @@ function why(
     : without === undefined
       ? 'answered'
       : `not in this answer: ${without}; answerable`;
-  return `${verb}${answerable && floored ? ' by the floor' : ''}: ${WORDS[word]}${flip}, ${probe} (R10)${softCap}${reported}${other}${doubted}`;
+  return `${verb}${answerable && floored ? ' by the floor' : ''}: ${WORDS[word]}${drained}${flip}, ${probe} (R10)${softCap}${reported}${other}${doubted}`;
 }
 
 /**

@@ -3,16 +3,17 @@
  * opens nothing and starts no timer; daemon.ts feeds it in production and the scenario engine in tests.
  */
 import { isIP } from 'node:net';
-import type { ClientReport, Explanation, ServiceStatus, ZoneStatus } from '../admin/documents.js';
+import type { ClientReport, DrainReceipt, Explanation, ServiceStatus, ZoneStatus } from '../admin/documents.js';
 import { AnswerTable } from '../answers/table.js';
 import { Places } from '../catalog/places.js';
 import type { Config, ListenAddress, ZoneConfig } from '../config/types.js';
 import { LOOK_MS } from '../health/interest.js';
 import { TargetSet } from '../health/targets.js';
 import { type KeyFacts, VerdictStore } from '../health/verdicts.js';
-import type { ProbeResult, Target } from '../prober/feed.js';
+import { FAILURE_KINDS, type FailureKind, type ProbeResult, type Target } from '../prober/feed.js';
 import type { Report } from '../registry/registry.js';
 import type { BootMs, Instant, Ms } from '../system/clock.js';
+import { drain } from './drain.js';
 import type { ResolverEvents } from './events.js';
 import { explain } from './explain.js';
 import { ReportDesk } from './report-desk.js';
@@ -30,6 +31,9 @@ const SUSPECTED = {
   failures: 'so much timed out at once that the fault is probably here',
   conntrack: 'the connection tracking table of this host is full',
 } as const;
+
+type ProbeOutcome = FailureKind | 'pass';
+const NO_FAILURES = Object.fromEntries(FAILURE_KINDS.map((kind) => [kind, 0])) as Record<FailureKind, number>;
 
 export interface ResolverOptions {
   /** Seeds the answer table's hash. */
@@ -51,6 +55,8 @@ export class Resolver {
   readonly verdicts = new VerdictStore(keyFacts(this.#targets));
   readonly #places = new Places<Holder<Zone>>();
   readonly desk: ReportDesk;
+  /** Results of probes since the start, by outcome. */
+  readonly outcomes: Record<ProbeOutcome, number> = { pass: 0, ...NO_FAILURES };
   /** R17: whose names are asked, by slot. */
   readonly #asked = new Map<number, Asked<Zone>>();
   #lookAt: BootMs;
@@ -80,6 +86,7 @@ export class Resolver {
     for (const result of results) {
       const settings = this.#targets.settings(result.key);
       if (settings === undefined) continue;
+      this.outcomes[result.failure ?? 'pass']++;
       const fresh =
         result.failure !== undefined &&
         !this.verdicts.hasResults(result.key) &&
@@ -155,6 +162,12 @@ export class Resolver {
     return released;
   }
 
+  /** An operator's word on endpoints, see drain.ts. Undefined when no zone, or not the given one, has the name. */
+  drain(name: string, zone: string | undefined, undo: boolean, now: Instant): DrainReceipt | undefined {
+    const zones = [...this.#zones.values()].filter(({ config }) => zone === undefined || config.name === zone);
+    return drain(zones, name, undo, this.#events.log, now);
+  }
+
   /** Takes a new configuration in: zones that stay keep their data (D32). */
   reload(config: Config, now: Instant): void {
     this.#config = config;
@@ -172,7 +185,7 @@ export class Resolver {
     }
     this.verdicts.restartAges(now.boot);
     // Who shares an address space may have changed.
-    for (const zone of this.#zones.values()) if (zone.config.addressSpace !== undefined) zone.reconsider(now);
+    for (const zone of this.#zones.values()) if (zone.config.addressSpace !== undefined) zone.settle(undefined, now);
     this.#tellTargets();
   }
 

@@ -16,6 +16,7 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
   let endpoints = 0;
   let heldBack = 0;
   let ejected = 0;
+  let drained = 0;
   let guarded = 0;
   let services = 0;
   for (const service of zone.catalog.services.values()) {
@@ -24,6 +25,7 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
       if (!stands(row)) continue;
       endpoints++;
       if (!row.answered) heldBack++;
+      if (row.drained) drained++;
       if (row.ejected && !row.answered) ejected++;
       if (row.hold !== undefined) guarded++;
     }
@@ -43,6 +45,7 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
     answered: zone.health.answered,
     heldBack,
     ejected,
+    drained,
     guarded,
     guard: {
       zone: zone.sources.all.some(({ guard }) => guard.zoneTripped),

@@ -135,12 +135,14 @@ export class ZoneProbes<Zone> {
       row.hard = false;
       row.longDead = false;
       row.foreign = undefined;
+      row.leaving = false;
       return false;
     }
     const verdict = row.target === undefined ? undefined : this.#verdicts.get(row.target);
     row.column = verdict?.column ?? 'no-word';
     row.hard = verdict?.hard ?? false;
     row.longDead = verdict?.longDead ?? false;
+    row.leaving = verdict?.draining === true;
     row.foreign = verdict?.wrongIdentity === true ? 'wrong-identity' : undefined;
     return row.column !== 'no-word';
   }

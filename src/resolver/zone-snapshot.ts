@@ -46,6 +46,8 @@ interface SavedRow {
   readonly since?: WallMs;
   readonly gone?: WallMs;
   readonly doubted?: true;
+  /** By an operator (R10). */
+  readonly drained?: true;
   readonly verdict?: VerdictSeed;
 }
 
@@ -177,6 +179,7 @@ function exportRow(row: CatalogRow, verdicts: VerdictStore, now: Instant): Saved
     ...(row.listedSince === Number.NEGATIVE_INFINITY ? {} : { since: now.wall - (now.boot - row.listedSince) }),
     ...(row.goneSince === undefined ? {} : { gone: now.wall - (now.boot - row.goneSince) }),
     ...(row.doubted ? { doubted: true as const } : {}),
+    ...(row.drained ? { drained: true as const } : {}),
     ...(verdict === undefined ? {} : { verdict }),
   };
 }
@@ -253,6 +256,7 @@ function takeServiceIn(saved: SavedService, seeds: Map<CatalogRow, VerdictSeed>,
     row.counted = one.counted === true;
     row.answered = one.answered === true;
     row.doubted = one.doubted === true;
+    row.drained = one.drained === true;
     if (one.since !== undefined) row.listedSince = now.boot - (now.wall - one.since);
     if (one.gone !== undefined) row.goneSince = now.boot - (now.wall - one.gone);
     if (one.loss !== undefined) row.loss = { at: one.loss.at, before: loadStrength(one.loss.before) };

@@ -311,10 +311,11 @@ export class Zone {
     if (touched.size > 0) this.#settle(touched, now);
   }
 
-  /** Looks at every service again: what other zones may claim has changed. */
-  reconsider(now: Instant): void {
+  /** Looks at these services again, or at all: what is not the zone's own word on them has changed. */
+  settle(services: Set<Service> | undefined, now: Instant): void {
     this.#now = now;
-    this.#settle(new Set(this.catalog.services.values()), now);
+    this.finishRestore(Number.POSITIVE_INFINITY, now);
+    this.#settle(services ?? new Set(this.catalog.services.values()), now);
     this.#show(now);
   }
 

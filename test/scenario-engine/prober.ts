@@ -3,7 +3,7 @@ import type { FailureKind, ProbeResult, Target } from '../../src/prober/feed.js'
 import type { BootMs, Ms } from '../../src/system/clock.js';
 import { globTest } from './services.js';
 
-type Outcome = FailureKind | 'pass' | 'silent';
+type Outcome = FailureKind | 'pass' | 'draining' | 'silent';
 
 interface Said {
   readonly glob: string;
@@ -134,6 +134,7 @@ export class ScriptedProber {
       outcome = rule.outcomes[(probe.count - from) % rule.outcomes.length] ?? 'pass';
     }
     if (outcome === 'silent') return null;
+    if (outcome === 'draining') return { key, at: begun, interval, took: 0, draining: true };
     if (outcome === 'pass') return { key, at: begun, interval, took: 0 };
     const took: Ms = outcome === 'timeout' ? timeout : 0;
     return { key, at: begun + took, interval, took, failure: outcome, detail: outcome };

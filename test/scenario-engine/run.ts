@@ -176,6 +176,8 @@ class Play {
       world.note(`clients report ${id}: ${said}`);
       world.report(Array.from({ length: Number(times ?? 1) }, () => one));
     }
+    if (step.drain) world.drain(step.drain, step.zone, false);
+    if (step.undrain) world.drain(step.undrain, step.zone, true);
     if (step.accept) {
       const released = world.accept(step.accept, step.zone);
       if (step.released !== undefined) same('rows let go', step.released, released);

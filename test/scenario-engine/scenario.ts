@@ -18,7 +18,9 @@ const items = z.union([item, z.array(item)]);
 const serviceText = z.union([items, z.strictObject({ endpoints: items, check: check.optional() })]);
 const services = z.record(z.string(), serviceText);
 
-const outcome = z.string().regex(/^(pass|refused|reset|unroutable|wrong-identity|timeout|bad-status|silent)( x\d+)?$/);
+const outcome = z
+  .string()
+  .regex(/^(pass|draining|refused|reset|unroutable|wrong-identity|timeout|bad-status|silent)( x\d+)?$/);
 /** A list is gone through, one outcome a probe, again and again. */
 const behaviour = z.union([outcome, z.array(outcome)]);
 const which = z.union([z.number(), z.string(), z.array(item)]);
@@ -92,6 +94,9 @@ const step = z.strictObject({
   wallStep: z.string().optional(),
   reload: z.record(z.string(), z.unknown()).optional(),
   accept: z.string().optional(),
+  /** `holdfast drain`, and with `--undo`. */
+  drain: z.string().optional(),
+  undrain: z.string().optional(),
   released: z.number().optional(),
 
   query: z.string().optional(),

@@ -21,6 +21,7 @@ const CHECK: CheckConfig = {
   path: '/',
   method: 'GET',
   headers: {},
+  drainHeader: 'X-Drain',
   status: [[200, 299]],
   minValidity: 0,
   queryType: 'SOA',
@@ -104,7 +105,7 @@ export function settings(
     zones: [zone(ZONE, said), ...Object.entries(others).map(([name, over]) => zone(name, over))],
     tcp: { idleTimeout: 10_000, maxConnections: 1_024, maxConnectionsPerClient: 128 },
     register: { path: '/register.d' },
-    prober: { budget: 500, conntrackShare: 0.05 },
+    prober: { budget: 500, conntrackShare: 0.05, source: [] },
     log: { level: 'info' },
   };
 }

@@ -240,6 +240,11 @@ export class World {
     return released;
   }
 
+  drain(name: string, zone: string | undefined, undo: boolean): void {
+    if (this.#resolver.drain(name, zone, undo, this.now) === undefined) throw new Error(`nothing is called ${name}`);
+    this.#settle();
+  }
+
   ask(question: Question): Answer {
     const query = encodeQuery((this.#queries = (this.#queries + 1) & 0xffff), question);
     return decodeAnswer(query, question, this.askRaw(query, question));

@@ -103,6 +103,13 @@ export const checkOptions = {
     'http, https: text without which in the body another service answers (R19).',
     {},
   ),
+  drainHeader: scalar(
+    'header name',
+    (input) =>
+      typeof input === 'string' && TOKEN.test(input) ? input : expected('the name of a header, such as X-Drain', input),
+    'http, https: a 503 that has this header, whatever its value, says that the endpoint drains: it is left out at once, and that is no failure (R10).',
+    { default: 'X-Drain' },
+  ),
   tlsName: domain(
     'tls, https, grpc: the name that is asked for and that the certificate must have, or another service answers (R19). Who signed it is not judged. With `grpc` it means TLS.',
   ),

@@ -1,7 +1,7 @@
 /** The whole file. */
 import { choice, expected, list, scalar, section, type Values } from '../options.js';
 import { forwardOptions } from './forward.js';
-import { duration, integer, listenAddress, path, share } from './values.js';
+import { duration, integer, ipAddress, listenAddress, path, share } from './values.js';
 import { zoneOptions } from './zone.js';
 
 export const configOptions = {
@@ -63,6 +63,12 @@ export const configOptions = {
     {
       budget: integer(1, 100_000, 'Probes a second, at most (R17).', { default: 500 }),
       conntrackShare: share("Of the kernel's connection tracking table, at most (R17).", { default: 0.05 }, 0.01),
+      source: list(
+        ipAddress('An address of this host.', {}),
+        '["10.0.0.5", "fd00::5"]',
+        'Addresses that probes come from, one of each family. Without them, as the system chooses. Endpoints at loopback addresses are probed from loopback.',
+        { default: [] },
+      ),
     },
     'The companion process.',
     { default: {} },

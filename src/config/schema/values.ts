@@ -36,6 +36,16 @@ export function duration<
   ) as Made<number, G>;
 }
 
+/** An IP address, in canonical text. */
+export function ipAddress<const G extends Given>(description: string, given: G): Made<string, G> {
+  return scalar(
+    'IP address',
+    (input) => (typeof input === 'string' ? canonicalAddress(input) : undefined) ?? expected('an IP address', input),
+    description,
+    given,
+  ) as Made<string, G>;
+}
+
 /** Bytes, from text with a unit. */
 export function size<const G extends Given>(description: string, given: G): Made<number, G> {
   return scalar(

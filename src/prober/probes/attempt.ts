@@ -1,10 +1,9 @@
 /** What a probe is, and the frame that all kinds share: one outcome, one deadline, everything let go at the end. */
-import type { Socket } from 'node:net';
 import type { Ms } from '../../system/clock.js';
 import type { FailureKind, Target } from '../feed.js';
 
 export type Outcome =
-  | { readonly kind: 'pass' }
+  | { readonly kind: 'pass'; readonly draining?: true; readonly detail?: string }
   | { readonly kind: 'failure'; readonly failure: FailureKind; readonly detail: string }
   /** The fault is on this side; it says nothing about the endpoint (R15). */
   | { readonly kind: 'local'; readonly detail: string };
@@ -13,6 +12,8 @@ export type Outcome =
 export type Probe = (target: Target, signal: AbortSignal) => Promise<Outcome>;
 
 export const PASS: Outcome = { kind: 'pass' };
+/** It answers, and wants no more of it (R10). */
+export const DRAINING: Outcome = { kind: 'pass', draining: true, detail: 'HTTP 503, draining' };
 
 export function failure(kind: FailureKind, detail: string): Outcome {
   return { kind: 'failure', failure: kind, detail };
@@ -24,12 +25,13 @@ export function local(detail: string): Outcome {
 
 /**
  * Runs `start`, which begins the work, reports through `settle` and returns what lets everything go.
- * The deadline covers all of it. A throw in `start` is local: the settings cannot be carried out.
+ * `halfway` is called when half of the time is over. The deadline covers all of it. A throw in `start` is local: the settings cannot be carried out.
  */
 export function attempt(
   timeout: Ms,
   signal: AbortSignal,
   start: (settle: (outcome: Outcome) => void) => () => void,
+  halfway?: () => void,
 ): Promise<Outcome> {
   return new Promise((resolve) => {
     let settled = false;
@@ -44,10 +46,16 @@ export function attempt(
     };
     const abort = (): void => settle(local('stopped'));
     // Timers run before sockets are looked at: one more turn lets an answer that is already here win.
-    const timer = setTimeout(
-      () => setImmediate(() => settle(failure('timeout', `no answer within ${timeout} ms`))),
-      timeout,
-    );
+    const expire = (): void => {
+      setImmediate(() => settle(failure('timeout', `no answer within ${timeout} ms`)));
+    };
+    let timer =
+      halfway === undefined
+        ? setTimeout(expire, timeout)
+        : setTimeout(() => {
+            timer = setTimeout(expire, timeout / 2);
+            halfway();
+          }, timeout / 2);
     signal.addEventListener('abort', abort);
     if (signal.aborted) {
       abort();
@@ -60,23 +68,4 @@ export function attempt(
       settle(local(error instanceof Error ? error.message : String(error)));
     }
   });
-}
-
-/**
- * For a socket that will be closed by `closeHard`: it never says goodbye in good order. A reset in the middle of
- * that is refused by the system, and would leave the descriptor open.
- */
-export function withoutGoodbye<S extends Socket>(socket: S): S {
-  socket._final = (done) => done();
-  return socket;
-}
-
-/**
- * Closes with RST (R17): no TIME_WAIT here or there, at once. A socket that is still connecting has nothing to
- * reset, and would wait for the connection.
- */
-export function closeHard(socket: Socket): void {
-  if (socket.destroyed) return;
-  if (!socket.connecting) socket.resetAndDestroy();
-  socket.destroy();
 }

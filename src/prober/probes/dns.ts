@@ -1,12 +1,10 @@
 /** DNS: a question over UDP or TCP; the endpoint passes when it answers without an error. */
 import { randomInt } from 'node:crypto';
-import { connect } from 'node:net';
 import { RCODE, TYPE } from '../../dns/constants.js';
 import { encodeQuery } from '../../dns/encode-query.js';
 import type { Target } from '../feed.js';
-import { attempt, closeHard, failure, local, type Outcome, PASS, type Probe, withoutGoodbye } from './attempt.js';
-import { classify } from './classify.js';
-import { metItself } from './tcp.js';
+import { attempt, failure, local, type Outcome, PASS, type Probe } from './attempt.js';
+import { closeHard, openConnection } from './connection.js';
 import { exchange } from './udp.js';
 
 const HEADER_BYTES = 12;
@@ -31,18 +29,14 @@ function judgeReply(reply: Buffer, id: number): Outcome | undefined {
 
 /** RFC 1035 s.4.2.2: a length goes before each message. */
 function exchangeTcp(
-  { address, port, timeout }: Target,
+  target: Target,
   signal: AbortSignal,
   query: Uint8Array,
   judge: (reply: Buffer) => Outcome,
 ): Promise<Outcome> {
-  return attempt(timeout, signal, (settle) => {
-    const socket = withoutGoodbye(connect({ host: address, port }));
+  return attempt(target.timeout, signal, (settle) => {
+    const socket = openConnection(target, settle);
     let received = Buffer.alloc(0);
-    socket.on('error', (error) => settle(classify(error, address)));
-    socket.once('connect', () => {
-      if (metItself(socket)) settle(failure('refused', 'nobody listens'));
-    });
     socket.on('data', (chunk: Buffer) => {
       received = Buffer.concat([received, chunk]);
       if (received.length < 2 || received.length < 2 + received.readUInt16BE(0)) return;

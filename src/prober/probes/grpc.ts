@@ -3,14 +3,14 @@
  * protobuf, the request's field 1 the service's name, the reply's field 1 its state.
  */
 import { type ClientHttp2Session, connect as connectHttp2, constants } from 'node:http2';
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Target } from '../feed.js';
-import { attempt, closeHard, failure, type Outcome, PASS, type Probe, withoutGoodbye } from './attempt.js';
+import { attempt, failure, type Outcome, PASS, type Probe } from './attempt.js';
 import { judgeName } from './certificate.js';
 import { classify } from './classify.js';
+import { closeHard, openConnection, withoutGoodbye } from './connection.js';
 import { hostOf } from './http.js';
-import { metItself } from './tcp.js';
 
 const PATH = '/grpc.health.v1.Health/Check';
 const MAX_REPLY_BYTES = 1_024;
@@ -26,11 +26,7 @@ const STATUS_NOT_FOUND = '5';
 export const probeGrpc: Probe = (target, signal) =>
   attempt(target.timeout, signal, (settle) => {
     const judge = (error: Error): void => settle(classify(error, target.address));
-    const raw = withoutGoodbye(connect({ host: target.address, port: target.port }));
-    raw.on('error', judge);
-    raw.once('connect', () => {
-      if (metItself(raw)) settle(failure('refused', 'nobody listens'));
-    });
+    const raw = openConnection(target, settle);
     let session: ClientHttp2Session;
     try {
       session = openSession(raw, target, settle, judge);

@@ -3,26 +3,23 @@
  * body comes to its end, or to a limit, in time. Redirects are statuses like others and are never followed (R18).
  */
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
-import { connect, isIP, isIPv6, type Socket } from 'node:net';
+import { isIP, isIPv6, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Target } from '../feed.js';
-import { attempt, closeHard, failure, type Outcome, PASS, type Probe, withoutGoodbye } from './attempt.js';
+import { attempt, DRAINING, failure, type Outcome, PASS, type Probe } from './attempt.js';
 import { judgeName } from './certificate.js';
 import { classify } from './classify.js';
-import { metItself } from './tcp.js';
+import { closeHard, openConnection, withoutGoodbye } from './connection.js';
 
 const MAX_BODY_BYTES = 64 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
+const DRAINING_STATUS = 503;
 const WANTED: readonly (readonly [number, number])[] = [[200, 299]];
 
 export const probeHttp: Probe = (target, signal) =>
   attempt(target.timeout, signal, (settle) => {
     const judge = (error: Error): void => settle(classify(error, target.address));
-    const raw = withoutGoodbye(connect({ host: target.address, port: target.port }));
-    raw.on('error', judge);
-    raw.once('connect', () => {
-      if (metItself(raw)) settle(failure('refused', 'nobody listens'));
-    });
+    const raw = openConnection(target, settle);
     let query: ClientRequest;
     try {
       let socket: Socket = raw;
@@ -56,6 +53,11 @@ export const probeHttp: Probe = (target, signal) =>
         return;
       }
       const status = response.statusCode ?? 0;
+      const { drainHeader } = target;
+      if (status === DRAINING_STATUS && drainHeader !== undefined && drainHeader.toLowerCase() in response.headers) {
+        settle(DRAINING);
+        return;
+      }
       if (!(target.status ?? WANTED).some(([low, high]) => status >= low && status <= high)) {
         settle(failure('bad-status', `HTTP ${status}`));
         return;

@@ -1,36 +1,58 @@
 /** TCP: the endpoint passes when it takes a connection and, if one is expected, sends a greeting. */
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Ms } from '../../system/clock.js';
-import { attempt, closeHard, failure, PASS, type Probe, withoutGoodbye } from './attempt.js';
-import { classify } from './classify.js';
+import type { Target } from '../feed.js';
+import { attempt, failure, type Outcome, PASS, type Probe } from './attempt.js';
+import { closeHard, openConnection } from './connection.js';
 
 const MAX_GREETING_BYTES = 4_096;
 /** So long the other side may take to close after a farewell, when the probe itself is over. */
 const FAREWELL_MS: Ms = 1_000;
 
-export const probeTcp: Probe = (target, signal) =>
-  attempt(target.timeout, signal, (settle) => {
-    const { address, port, expect, farewell } = target;
-    const socket = withoutGoodbye(connect({ host: address, port }));
+export const probeTcp: Probe = (target, signal) => {
+  const sockets: Socket[] = [];
+  let again: (() => void) | undefined;
+  return attempt(
+    target.timeout,
+    signal,
+    (settle) => {
+      const open = (): void => {
+        sockets.push(openOne(target, settle));
+      };
+      open();
+      again = open;
+      return () => {
+        for (const socket of sockets) end(socket, target);
+      };
+    },
+    // One lost packet is not sent again within the usual timeout: a second connection makes up for it.
+    () => {
+      if (sockets[0]?.connecting) again?.();
+    },
+  );
+};
+
+function openOne(target: Target, settle: (outcome: Outcome) => void): Socket {
+  const { expect } = target;
+  const socket = openConnection(target, settle);
+  // One that met itself has settled already.
+  if (expect === undefined) socket.once('connect', () => settle(PASS));
+  else {
     let greeting = '';
-    socket.on('error', (error) => settle(classify(error, address)));
-    socket.once('connect', () => {
-      if (metItself(socket)) settle(failure('refused', 'nobody listens'));
-      else if (expect === undefined) settle(PASS);
+    socket.on('data', (chunk: Buffer) => {
+      greeting += chunk.toString('latin1');
+      if (greeting.includes(expect)) settle(PASS);
+      else if (greeting.length > MAX_GREETING_BYTES) settle(failure('bad-status', 'another greeting than expected'));
     });
-    if (expect !== undefined) {
-      socket.on('data', (chunk: Buffer) => {
-        greeting += chunk.toString('latin1');
-        if (greeting.includes(expect)) settle(PASS);
-        else if (greeting.length > MAX_GREETING_BYTES) settle(failure('bad-status', 'another greeting than expected'));
-      });
-      socket.on('end', () => settle(failure('bad-status', 'closed before the greeting that is expected')));
-    }
-    return () => {
-      if (farewell === undefined || socket.connecting || socket.destroyed || !socket.writable) closeHard(socket);
-      else partFrom(socket, farewell);
-    };
-  });
+    socket.on('end', () => settle(failure('bad-status', 'closed before the greeting that is expected')));
+  }
+  return socket;
+}
+
+function end(socket: Socket, { farewell }: Target): void {
+  if (farewell === undefined || socket.connecting || socket.destroyed || !socket.writable) closeHard(socket);
+  else partFrom(socket, farewell);
+}
 
 /** Says the farewell and leaves it to the other side to close, so that it does not take the end for a fault. */
 function partFrom(socket: Socket, farewell: string): void {
@@ -40,14 +62,4 @@ function partFrom(socket: Socket, farewell: string): void {
   const bound = setTimeout(() => closeHard(socket), FAREWELL_MS);
   socket.on('end', () => closeHard(socket));
   socket.on('close', () => clearTimeout(bound));
-}
-
-/**
- * A closed port in the ephemeral range of this host can be given to the probe itself as its source; TCP then
- * connects the socket to itself, which proves nothing.
- */
-export function metItself(
-  socket: Pick<Socket, 'localAddress' | 'localPort' | 'remoteAddress' | 'remotePort'>,
-): boolean {
-  return socket.localPort === socket.remotePort && socket.localAddress === socket.remoteAddress;
 }

@@ -14,7 +14,7 @@ export const probeUdp: Probe = (target, signal) => {
 
 /** One datagram there; `judge` says what a reply means, undefined when it is none. */
 export function exchange(
-  { address, port, timeout }: Parameters<Probe>[0],
+  { address, port, timeout, source }: Parameters<Probe>[0],
   signal: AbortSignal,
   query: Uint8Array,
   judge: (reply: Buffer) => Outcome | undefined,
@@ -27,7 +27,9 @@ export function exchange(
       if (outcome !== undefined) settle(outcome);
     });
     // Connected: only replies of the endpoint itself come in, and a closed port is told of.
-    socket.connect(port, address, () => socket.send(query));
+    const ask = (): void => socket.connect(port, address, () => socket.send(query));
+    if (source === undefined) ask();
+    else socket.bind({ address: source }, ask);
     return () => socket.close();
   });
 }

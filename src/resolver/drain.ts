@@ -1,0 +1,55 @@
+/** `holdfast drain`: an operator's word on endpoints of this host's answers (R10). */
+import type { DrainReceipt } from '../admin/documents.js';
+import type { CatalogRow } from '../catalog/row.js';
+import type { Service } from '../catalog/service.js';
+import type { Instant } from '../system/clock.js';
+import type { Log } from './events.js';
+import { hostPort } from './status.js';
+import type { Zone } from './zone.js';
+
+/**
+ * Marks what `name` means, or takes the mark away: a service, or endpoints by id, address, or address and port.
+ * Undefined when nothing has this name.
+ */
+export function drain(
+  zones: Iterable<Zone>,
+  name: string,
+  undo: boolean,
+  log: Log,
+  now: Instant,
+): DrainReceipt | undefined {
+  const receipt = { endpoints: 0, changed: 0, answered: 0 };
+  for (const zone of zones) {
+    const meant = meantBy(zone, name);
+    if (meant.size === 0) continue;
+    let changed = 0;
+    for (const rows of meant.values()) {
+      for (const row of rows) {
+        if (row.drained === undo) changed++;
+        row.drained = !undo;
+      }
+    }
+    if (changed > 0) {
+      zone.settle(new Set(meant.keys()), now);
+      log('info', undo ? 'undrained' : 'drained', { zone: zone.config.name, name, endpoints: changed });
+    }
+    const rows = [...meant.values()].flat();
+    receipt.endpoints += rows.length;
+    receipt.changed += changed;
+    receipt.answered += rows.filter((row) => row.answered).length;
+  }
+  return receipt.endpoints === 0 ? undefined : receipt;
+}
+
+function meantBy({ catalog }: Zone, name: string): Map<Service, CatalogRow[]> {
+  const service = catalog.services.get(name);
+  if (service?.known && service.standing().length > 0) return new Map([[service, service.standing()]]);
+  const meant = new Map<Service, CatalogRow[]>();
+  for (const one of catalog.services.values()) {
+    const rows = one.standing().filter(({ id, address, port }) => {
+      return id === name || address === name || hostPort(address, port) === name;
+    });
+    if (rows.length > 0) meant.set(one, rows);
+  }
+  return meant;
+}
