@@ -393,19 +393,24 @@ t.test('forward: who is asked for other names, and for whom', async (t) => {
   t.match(fault(wildcard), /127\.0\.0\.9:53 is this server itself/);
 });
 
-t.test('what this version does not do is refused, not ignored', async (t) => {
-  const registry = (text: string) => LEAST.replace('{ type: file, path: services.yaml }', text);
-  const refused: [string, string][] = [
-    [
-      registry('{ type: dns, servers: ["192.0.2.1:53"], transfer: axfr }'),
-      ':4: zones[0].registry.type: registry type dns is not available in this version',
-    ],
-    [
-      LEAST.replace(/registry: (.*)/, 'registries: [$1, { type: dns, servers: ["192.0.2.1:53"] }]'),
-      ':4: zones[0].registries[1].type: registry type dns is not available in this version',
-    ],
-  ];
-  for (const [text, message] of refused) t.equal(fault(text), FILE + message);
+t.test('a name server as registry: a zone whole or names, and what cannot be confirmed is refused', async (t) => {
+  const registry = (text: string) => {
+    return LEAST.replace('{ type: file, path: services.yaml }', `{ type: dns, servers: ["192.0.2.1:53"]${text} }`);
+  };
+  const { name } = read(LEAST).zones[0]!;
+  const servers = [{ address: '192.0.2.1', port: 53 }];
+  t.strictSame(read(registry(', transfer: axfr')).zones[0]!.registries, [
+    { type: 'dns', servers, zone: name, interval: 5000 },
+  ]);
+  t.match(read(registry(', names: [_a._tcp.Corp.Example.], port: 80')).zones[0]!.registries, [
+    { names: ['_a._tcp.corp.example'], port: 80 },
+  ]);
+  const at = `${FILE}:4: zones[0].registry`;
+  t.equal(fault(registry('')), `${at}.transfer: missing, expected transfer: axfr, or names`);
+  t.equal(fault(registry(', names: [a.b], zone: b')), `${at}.zone: expected either names or zone, not both`);
+  t.match(fault(registry(', transfer: axfr, interval: 6s')), /softTtl: expected 12s or more: a read every 6s/);
+  const names = JSON.stringify(Array.from({ length: 200 }, (_, i) => `n${i}.example`));
+  t.match(fault(registry(`, names: ${names}`)), /softTtl: expected 24s or more: .* of 200 names/);
 });
 
 t.test('a registry of Consul: one address or several, and what cannot be confirmed is refused', async (t) => {

@@ -2,7 +2,6 @@
 import type { Option, Options } from './options.js';
 import { configOptions } from './schema/config.js';
 import { commonOptions, registryOptions } from './schema/registry.js';
-import { UNBUILT_REGISTRIES } from './schema/unavailable.js';
 
 const INTRO = `# Configuration
 
@@ -53,8 +52,7 @@ function chapterOf(name: string, option: Option, path: string): string {
   if (name !== 'registry') return chapter(title, path, option.children!, option.description);
   const common = chapter(`${title} of any type`, path, commonOptions, 'Beside what the type has.', '###');
   const kinds = Object.entries(registryOptions).map(([kind, options]) => {
-    const state = UNBUILT_REGISTRIES.includes(kind) ? ' Not available in this version.' : '';
-    return chapter(`${title} with \`type: ${kind}\``, path, options, `Beside \`type\`.${state}`, '###');
+    return chapter(`${title} with \`type: ${kind}\``, path, options, 'Beside `type`.', '###');
   });
   return `\n## ${title}\n\n${option.description} \`type\` says which kind: ${Object.keys(registryOptions).map(code).join(', ')}.\n${kinds.join('')}${common}`;
 }

@@ -4,9 +4,9 @@ import type { Ms } from '../system/clock.js';
 import type { KeyPath } from './errors.js';
 import { ResolveFault } from './resolve-fault.js';
 import type { RegistryValues } from './schema/registry.js';
-import { NOT_AVAILABLE } from './schema/unavailable.js';
 import type {
   ConsulRegistryConfig,
+  DnsRegistryConfig,
   EtcdRegistryConfig,
   FilterConfig,
   HttpRegistryConfig,
@@ -86,6 +86,8 @@ function resolveKind(values: RegistryValues, at: KeyPath, zone: ZonePart, zoneAt
       };
       return config;
     }
+    case 'dns':
+      return resolveDns(values, at, zone, zoneAt);
     case 'http': {
       if (zone.softTtl < 2 * values.interval) {
         const least = formatDuration(2 * values.interval);
@@ -110,8 +112,6 @@ function resolveKind(values: RegistryValues, at: KeyPath, zone: ZonePart, zoneAt
       };
       return config;
     }
-    default:
-      throw new ResolveFault([...at, 'type'], `registry type ${values.type} is ${NOT_AVAILABLE}`);
   }
 }
 
@@ -119,6 +119,41 @@ function requireSoftTtl(zone: ZonePart, zoneAt: KeyPath, registry: string): void
   if (zone.softTtl >= WATCHED_LEAST_SOFT_TTL_MS) return;
   const least = formatDuration(WATCHED_LEAST_SOFT_TTL_MS);
   throw new ResolveFault([...zoneAt, 'softTtl'], `expected ${least} or more: ${registry} cannot confirm sooner (R2)`);
+}
+
+function resolveDns(
+  values: Extract<RegistryValues, { type: 'dns' }>,
+  at: KeyPath,
+  zone: ZonePart,
+  zoneAt: KeyPath,
+): DnsRegistryConfig {
+  const { servers, transfer, names, interval, port, notify } = values;
+  if (transfer === undefined && names === undefined) {
+    throw new ResolveFault([...at, 'transfer'], 'missing, expected transfer: axfr, or names');
+  }
+  for (const option of ['transfer', 'zone', 'notify'] as const) {
+    if (names !== undefined && values[option] !== undefined) {
+      throw new ResolveFault([...at, option], `expected either names or ${option}, not both`);
+    }
+  }
+  // A name takes some three questions, and a server is asked at most 50 a second.
+  const least = names === undefined ? interval : Math.max(interval, names.length * 60);
+  if (zone.softTtl < 2 * least) {
+    const softTtl = formatDuration(Math.ceil((2 * least) / 1000) * 1000);
+    throw new ResolveFault(
+      [...zoneAt, 'softTtl'],
+      `expected ${softTtl} or more: a read every ${formatDuration(interval)} (registry.interval)${names === undefined ? '' : ` of ${names.length} names`} confirms it no sooner (R2)`,
+    );
+  }
+  return {
+    type: 'dns',
+    servers,
+    zone: values.zone ?? zone.name,
+    interval,
+    ...(names === undefined ? {} : { names }),
+    ...(port === undefined ? {} : { port }),
+    ...(notify === undefined ? {} : { notify }),
+  };
 }
 
 /** `/skydns/internal/svc` for the zone svc.internal. */

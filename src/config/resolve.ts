@@ -9,7 +9,6 @@ import { checkServers, resolveForward } from './resolve-forward.js';
 import { resolveRegistry } from './resolve-registry.js';
 import { checkFault } from './schema/check.js';
 import type { ConfigValues } from './schema/config.js';
-import { firstUnavailable } from './schema/unavailable.js';
 import type { CheckConfig, Config, ListenAddress, ServiceSettings, ZoneConfig } from './types.js';
 
 type ZoneValues = ConfigValues['zones'][number];
@@ -33,8 +32,6 @@ export function resolveConfig(values: ConfigValues, file: string, places: Places
     if (source.slice(0, i).some((other) => isIP(other) === isIP(address)))
       throw new ResolveFault(['prober', 'source', i], 'expected one address of each family');
   }
-  const unavailable = firstUnavailable(values);
-  if (unavailable) throw new ResolveFault(unavailable.path, unavailable.problem);
   const zones = values.zones.map((zone, i) => resolveZone(zone, ['zones', i], values.listen, folder));
   checkZoneNames(zones);
   const forward = resolveForward(values, (path) => resolvePath(folder, path));

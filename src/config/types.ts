@@ -187,12 +187,31 @@ export interface FilterConfig {
 
 export type RegistryConfig = KindConfig & { readonly filter?: FilterConfig };
 
-export type KindConfig = FileRegistryConfig | EtcdRegistryConfig | ConsulRegistryConfig | HttpRegistryConfig;
+export type KindConfig =
+  | FileRegistryConfig
+  | EtcdRegistryConfig
+  | ConsulRegistryConfig
+  | HttpRegistryConfig
+  | DnsRegistryConfig;
 
 export interface FileRegistryConfig {
   readonly type: 'file';
   /** A file or a directory of `*.yaml`, `*.yml`, `*.json`; absolute (resolved against the configuration's own folder). */
   readonly path: string;
+}
+
+export interface DnsRegistryConfig {
+  readonly type: 'dns';
+  readonly servers: readonly ListenAddress[];
+  /** Taken whole, where there are no `names`. Lower case. */
+  readonly zone: string;
+  /** Looked up one by one. */
+  readonly names?: readonly string[];
+  readonly interval: Ms;
+  /** Of names that have addresses and no SRV record. */
+  readonly port?: number;
+  /** Where NOTIFY is taken. */
+  readonly notify?: ListenAddress;
 }
 
 /** Paths of PEM files, absolute. */

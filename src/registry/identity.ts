@@ -1,5 +1,5 @@
 /** The identity of a registry: what a snapshot and a report belong to. */
-import type { RegistryConfig } from '../config/types.js';
+import type { ListenAddress, RegistryConfig } from '../config/types.js';
 
 /** One registry, without secrets, such as `file:/etc/holdfast/services.yaml`; a part of one with its filter. */
 export function registryIdentity(config: RegistryConfig): string {
@@ -24,9 +24,15 @@ export function registryPlace(config: RegistryConfig): string {
       const parts = [datacenter, partition, namespace].map((part) => (part === undefined ? '' : `/${part}`));
       return `${[...addresses].sort().join(',')}${parts.join('')}`;
     }
+    case 'dns':
+      return `${config.servers.map(server).join(',')}/${config.names?.join(',') ?? config.zone}`;
     case 'http':
       return config.url;
   }
+}
+
+function server({ address, port }: ListenAddress): string {
+  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
 }
 
 /** All registries of a zone, in order of belief: the `registry` of its snapshot (R29). */

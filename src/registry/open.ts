@@ -2,6 +2,7 @@
 import type { Cidr, FilterConfig, LimitsConfig, RegistryConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
 import { ConsulRegistry } from './consul.js';
+import { DnsRegistry } from './dns.js';
 import { EtcdRegistry } from './etcd.js';
 import { FileRegistry } from './file.js';
 import { filtered, nameWithin } from './filter.js';
@@ -47,6 +48,8 @@ function openKind(config: RegistryConfig, whole: AdapterZone): Adapter {
         datacenters: whole.naming === 'consul' ? whole.datacenters : [],
         ...readPart(config.filter),
       });
+    case 'dns':
+      return new DnsRegistry(config, zone);
     case 'http':
       return new HttpRegistry(config, zone);
   }

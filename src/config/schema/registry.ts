@@ -102,12 +102,27 @@ export const registryOptions = {
     ...tlsOptions,
   },
   dns: {
-    servers: list(listenAddress('A server.', {}), '["192.0.2.1:53"]', 'Name servers, asked in order.', {
-      required: true,
-      min: 1,
+    servers: list(
+      listenAddress('A server.', {}),
+      '["192.0.2.1:53"]',
+      'Name servers, asked in turn; the last that answered is preferred.',
+      { required: true, min: 1 },
+    ),
+    transfer: choice(['axfr'], 'Takes a zone whole, when its serial has moved. Either this or `names`.', {}),
+    zone: zoneName('Which zone is taken.', { defaultText: 'the name of the zone that this is the registry of' }),
+    notify: listenAddress('Where NOTIFY is taken, from the addresses of `servers` only. Without it, nowhere.', {}),
+    names: list(
+      zoneName('A name.', {}),
+      '["_orders._tcp.example"]',
+      'Looks up these names: SRV, or A and AAAA with `port`. The first label is the service.',
+      { min: 1 },
+    ),
+    interval: duration('Time between two reads, or two looks at the serial. At most half of `softTtl` (R2).', {
+      default: '5s',
+      min: '1s',
+      max: '1h',
     }),
-    transfer: choice(['axfr'], 'Takes the zone whole.', {}),
-    names: list(zoneName('A name.', {}), '[orders.example]', 'Or these names one by one.', {}),
+    port: integer(1, 65535, 'Of names that have addresses and no SRV record. Without it they are no services.', {}),
   },
   http: {
     url: url('Answers with a list of targets, in the form of Prometheus HTTP service discovery.', { required: true }),

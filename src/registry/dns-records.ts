@@ -1,0 +1,142 @@
+/** From records of the DNS to services: `_SERVICE._PROTO`, `_PORTNAME._PROTO.SERVICE`, or a plain name (RFC 2782). */
+import { TYPE } from '../dns/constants.js';
+import type { ReadRecord } from '../dns/read-message.js';
+import { Notes } from './notes.js';
+import type { Listing, Protocol, Rejected, Row } from './registry.js';
+import { type AddressPolicy, collapseRows, isPort, normalizeAddress } from './rows.js';
+
+export interface RecordOptions {
+  /** Of names that have addresses and no SRV record; undefined: they are no services. */
+  readonly port: number | undefined;
+  readonly policy: AddressPolicy;
+}
+
+export type SrvRecord = Extract<ReadRecord, { type: typeof TYPE.SRV }>;
+
+/** What a name is about. */
+export interface NamePlace {
+  readonly service: string;
+  readonly protocol: Protocol;
+  readonly portName?: string;
+}
+
+/** Addresses by host name. */
+export type Hosts = ReadonlyMap<string, readonly string[]>;
+
+/** The labels of a name below its zone; undefined when they fit no form. */
+export function placeOf(labels: readonly string[]): NamePlace | undefined {
+  const [first = '', second = '', third] = labels;
+  if (labels.length === 1) return first.startsWith('_') ? undefined : { service: first, protocol: 'tcp' };
+  const protocol = second === '_tcp' ? 'tcp' : second === '_udp' ? 'udp' : undefined;
+  if (protocol === undefined || !/^_[^_]/.test(first) || labels.length > 3) return undefined;
+  const word = first.slice(1);
+  return third === undefined ? { service: word, protocol } : { service: third, protocol, portName: word };
+}
+
+export function hostsOf(records: Iterable<ReadRecord>): Map<string, string[]> {
+  const hosts = new Map<string, string[]>();
+  for (const record of records) {
+    if (record.type !== TYPE.A && record.type !== TYPE.AAAA) continue;
+    const addresses = hosts.get(record.name);
+    const address = addressText(record.address);
+    if (addresses === undefined) hosts.set(record.name, [address]);
+    else addresses.push(address);
+  }
+  return hosts;
+}
+
+export function addressText(bytes: Uint8Array): string {
+  if (bytes.length === 4) return bytes.join('.');
+  const groups = Array.from({ length: 8 }, (_, i) => ((bytes[2 * i]! << 8) | bytes[2 * i + 1]!).toString(16));
+  return normalizeAddress(groups.join(':'))!;
+}
+
+/** Puts rows together to services, and keeps what was left out. */
+export class ServiceBuilder {
+  readonly #policy: AddressPolicy;
+  readonly #services = new Map<string, Row[]>();
+  readonly #notes = new Notes();
+
+  constructor(policy: AddressPolicy) {
+    this.#policy = policy;
+  }
+
+  /** The service is there, with or without an endpoint. */
+  list(service: string): Row[] {
+    let rows = this.#services.get(service);
+    if (rows === undefined) this.#services.set(service, (rows = []));
+    return rows;
+  }
+
+  reject(where: string, reason: string): void {
+    this.#notes.add(where, reason);
+  }
+
+  /** A root target says that the service is decidedly not available (RFC 2782). */
+  srv({ name, target, port, priority, weight }: SrvRecord, place: NamePlace, addresses: readonly string[]): void {
+    this.list(place.service);
+    if (target === '.') return;
+    if (!isPort(port)) this.reject(name, `port must be 1 to 65535, not ${port}`);
+    else if (addresses.length === 0) this.reject(name, `no address is known of its target ${target}`);
+    else
+      for (const address of addresses)
+        this.#add(name, place, { id: `${target}:${port}`, address, port, priority, weight });
+  }
+
+  plain(name: string, place: NamePlace, addresses: readonly string[], port: number): void {
+    this.list(place.service);
+    for (const address of addresses) {
+      const id = `${address.includes(':') ? `[${address}]` : address}:${port}`;
+      this.#add(name, place, { id, address, port, priority: 0, weight: 1 });
+    }
+  }
+
+  build(others: string): { readonly services: Listing[]; readonly rejected: Rejected[] } {
+    const services = [...this.#services].map(([name, rows]) => ({ name, rows: collapseRows(rows) }));
+    return { services, rejected: this.#notes.list(others) };
+  }
+
+  #add(
+    name: string,
+    { service, protocol, portName }: NamePlace,
+    row: Pick<Row, 'id' | 'address' | 'port' | 'priority' | 'weight'>,
+  ): void {
+    const fault = this.#policy.fault(row.address);
+    if (fault !== undefined) {
+      this.reject(name, `address ${row.address} is ${fault} (allowAddresses would permit it)`);
+      return;
+    }
+    const named = portName === undefined ? {} : { portName };
+    this.list(service).push({ ...row, protocol, ...named, tags: [], state: 'passing' });
+  }
+}
+
+/** The services of a whole zone. Targets outside of it have no address here. */
+export function zoneServices(
+  zone: string,
+  records: readonly ReadRecord[],
+  { port, policy }: RecordOptions,
+): { readonly services: Listing[]; readonly rejected: Rejected[] } {
+  const builder = new ServiceBuilder(policy);
+  const hosts = hostsOf(records);
+  const targets = new Set<string>();
+  for (const record of records) {
+    if (record.type === TYPE.SRV || record.type === TYPE.NS) targets.add(record.target);
+    if (record.type !== TYPE.SRV) continue;
+    const place = placeOf(labelsBelow(record.name, zone));
+    if (place === undefined) builder.reject(record.name, 'fits none of _SERVICE._tcp, _PORT._tcp.SERVICE, SERVICE');
+    else builder.srv(record, place, hosts.get(record.target) ?? []);
+  }
+  if (port === undefined) return builder.build(zone);
+  for (const [name, addresses] of hosts) {
+    const labels = labelsBelow(name, zone);
+    // Hosts that others point at are no services themselves.
+    const place = labels.length === 1 && !targets.has(name) ? placeOf(labels) : undefined;
+    if (place !== undefined) builder.plain(name, place, addresses, port);
+  }
+  return builder.build(zone);
+}
+
+function labelsBelow(name: string, zone: string): string[] {
+  return name.endsWith(`.${zone}`) ? name.slice(0, -zone.length - 1).split('.') : [];
+}

@@ -1,0 +1,104 @@
+/**
+ * A zone of another name server taken whole: its serial is asked for, and when that moved the zone is transferred. A
+ * serial that went back is believed when two reads some time apart agree (R6), and begins a new epoch (R7).
+ */
+import type { ListenAddress } from '../config/types.js';
+import { RCODE, TYPE } from '../dns/constants.js';
+import type { Ms } from '../system/clock.js';
+import { askServer, isLaterSerial, type Transfer, transferZone } from './dns-exchange.js';
+import { zoneServices } from './dns-records.js';
+import { AGREE_MS } from './revision-memory.js';
+import type { AddressPolicy } from './rows.js';
+import type { Failure, Observation, PollContext } from './sync.js';
+
+export const TRANSFER_MS: Ms = 30_000;
+
+export interface DnsTransferOptions {
+  readonly servers: readonly ListenAddress[];
+  readonly zone: string;
+  readonly port: number | undefined;
+  readonly policy: AddressPolicy;
+  readonly maxBytes: number;
+  /** Monotonic. */
+  readonly mono: () => Ms;
+}
+
+/** Kept over restarts, so it may not depend on what was seen before. */
+const EPOCH = 'dns';
+
+/** A server that has nothing newer: it may lag behind the others. */
+interface Behind {
+  readonly kind: 'behind';
+  readonly serial: number;
+}
+
+export class DnsTransfer {
+  readonly #options: DnsTransferOptions;
+  #epoch = EPOCH;
+  #serial: number | undefined;
+  /** The first read that went back. */
+  #doubt: { readonly serial: number; readonly at: Ms } | undefined;
+
+  constructor(options: DnsTransferOptions) {
+    this.#options = options;
+  }
+
+  /** Asks one server. */
+  async read(server: ListenAddress, { signal, fresh }: PollContext): Promise<Observation | Failure | Behind> {
+    const { zone } = this.#options;
+    const serial = await this.#serialAt(server, signal);
+    if (typeof serial !== 'number') return serial;
+    if (serial === this.#serial && !fresh) return { kind: 'confirmed' };
+    if (this.#isBehind(serial) && !this.#agrees(serial)) return { kind: 'behind', serial };
+    const { maxBytes } = this.#options;
+    const transfer = await transferZone({ server, name: zone, signal }, { maxBytes, deadline: TRANSFER_MS });
+    return 'reason' in transfer ? transfer : this.#take(transfer);
+  }
+
+  /** No server has what was seen before: what is to be said of the best of those that are behind. */
+  behind(serials: readonly number[]): Failure {
+    const serial = serials.reduce((a, b) => (isLaterSerial(b, a) ? b : a));
+    const now = this.#options.mono();
+    const known = this.#doubt;
+    if (known === undefined || isLaterSerial(known.serial, serial)) this.#doubt = { serial, at: now };
+    const retryAfter = Math.max(1000, (this.#doubt?.at ?? now) + AGREE_MS - now);
+    return { kind: 'unbelievable', reason: `the serial went back from ${this.#serial} to ${serial}`, retryAfter };
+  }
+
+  #isBehind(serial: number): boolean {
+    return this.#serial !== undefined && serial !== this.#serial && !isLaterSerial(serial, this.#serial);
+  }
+
+  /** The second read, far enough from the first. */
+  #agrees(serial: number): boolean {
+    const doubt = this.#doubt;
+    if (doubt === undefined || this.#options.mono() - doubt.at < AGREE_MS) return false;
+    return serial === doubt.serial || isLaterSerial(serial, doubt.serial);
+  }
+
+  #take({ serial, records }: Transfer): Observation | Behind {
+    if (this.#isBehind(serial)) {
+      if (!this.#agrees(serial)) return { kind: 'behind', serial };
+      this.#epoch = `${EPOCH} from serial ${serial}`;
+    }
+    this.#serial = serial;
+    this.#doubt = undefined;
+    const { zone } = this.#options;
+    return {
+      kind: 'list',
+      epoch: this.#epoch,
+      ...zoneServices(zone, records, this.#options),
+      releases: [],
+      removalsBelievable: true,
+    };
+  }
+
+  async #serialAt(server: ListenAddress, signal: AbortSignal): Promise<number | Failure> {
+    const { zone } = this.#options;
+    const reply = await askServer({ server, name: zone, type: TYPE.SOA, signal });
+    if ('reason' in reply) return reply;
+    if (reply.rcode === RCODE.NXDOMAIN) return { kind: 'unbelievable', reason: `there is no zone ${zone} (NXDOMAIN)` };
+    for (const record of reply.answers) if (record.type === TYPE.SOA && record.name === zone) return record.serial;
+    return { kind: 'unbelievable', reason: `no SOA of ${zone}` };
+  }
+}

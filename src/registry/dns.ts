@@ -1,0 +1,132 @@
+/** Another name server as a registry: a whole zone by transfer, or names that are looked up. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Cidr, DnsRegistryConfig, LimitsConfig, ListenAddress } from '../config/types.js';
+import type { Message } from '../dns/read-message.js';
+import type { Ms } from '../system/clock.js';
+import { askServer } from './dns-exchange.js';
+import { DnsLookups } from './dns-lookups.js';
+import { listenForNotify } from './dns-notify.js';
+import { DnsTransfer, TRANSFER_MS } from './dns-transfer.js';
+import { registryIdentity } from './identity.js';
+import { AddressPolicy } from './rows.js';
+import type { Adapter, Failure, Observation, PollContext } from './sync.js';
+
+export interface DnsRegistryOptions {
+  readonly limits: LimitsConfig;
+  readonly allowAddresses: readonly Cidr[];
+}
+
+/** From one question to the next: a source gets at most 50 a second. */
+const PACE_MS: Ms = 20;
+const ROUND_MS: Ms = 10_000;
+/** For a name with its targets, beside what a silent server costs. */
+const NAME_MS: Ms = 200;
+
+export class DnsRegistry implements Adapter {
+  readonly identity: string;
+  readonly interval: Ms;
+  readonly deadline: Ms;
+  readonly backoff = { base: 500, cap: 60_000 };
+  readonly firstSpread: Ms = 10_000;
+  readonly recoverySpread: Ms = 60_000;
+  readonly #config: DnsRegistryConfig;
+  readonly #transfer: DnsTransfer | undefined;
+  readonly #lookups: DnsLookups | undefined;
+  /** The server that answered last is asked first. */
+  #first = 0;
+  #nextQuestion: Ms = 0;
+  #endNotify: (() => void) | undefined;
+
+  constructor(config: DnsRegistryConfig, { limits, allowAddresses }: DnsRegistryOptions) {
+    const { servers, zone, names, port } = config;
+    this.identity = registryIdentity(config);
+    this.interval = config.interval;
+    this.#config = config;
+    const policy = new AddressPolicy(allowAddresses, false);
+    if (names === undefined) {
+      this.deadline = servers.length * (ROUND_MS + TRANSFER_MS);
+      const mono = (): Ms => performance.now();
+      this.#transfer = new DnsTransfer({ servers, zone, port, policy, maxBytes: limits.maxBody, mono });
+    } else {
+      this.deadline = servers.length * ROUND_MS + names.length * NAME_MS;
+      this.#lookups = new DnsLookups({ names, port, policy });
+    }
+  }
+
+  watch(wake: () => void, failed: (reason: string) => void): void {
+    const { notify: listen, servers, zone } = this.#config;
+    if (listen === undefined) return;
+    this.#endNotify = listenForNotify({ listen, servers, zone, changed: wake, failed });
+  }
+
+  close(): void {
+    this.#endNotify?.();
+    this.#endNotify = undefined;
+  }
+
+  poll(context: PollContext): Promise<Observation | Failure> {
+    if (this.#transfer !== undefined) return this.#zone(this.#transfer, context);
+    return this.#lookups!.read((name, type) => this.#ask(name, type, context.signal));
+  }
+
+  /** The zone from the first server that has something new, or confirms what is known. */
+  async #zone(transfer: DnsTransfer, context: PollContext): Promise<Observation | Failure> {
+    const behind: number[] = [];
+    const failures = new Map<number, Failure>();
+    for (const index of this.#inTurn()) {
+      if (context.signal.aborted) break;
+      await this.#pace();
+      const result = await transfer.read(this.#config.servers[index]!, context);
+      if (result.kind === 'behind') behind.push(result.serial);
+      else if ('reason' in result) failures.set(index, result);
+      else {
+        this.#first = index;
+        return result;
+      }
+    }
+    if (behind.length > 0) return transfer.behind(behind);
+    return this.#together(failures);
+  }
+
+  async #ask(name: string, type: number, signal: AbortSignal): Promise<Message | Failure> {
+    const failures = new Map<number, Failure>();
+    for (const index of this.#inTurn()) {
+      if (signal.aborted) break;
+      await this.#pace();
+      const reply = await askServer({ server: this.#config.servers[index]!, name, type, signal });
+      if (!('reason' in reply)) {
+        this.#first = index;
+        return reply;
+      }
+      failures.set(index, reply);
+    }
+    return this.#together(failures);
+  }
+
+  *#inTurn(): Generator<number> {
+    const count = this.#config.servers.length;
+    const first = this.#first;
+    for (let turn = 0; turn < count; turn++) yield (first + turn) % count;
+  }
+
+  async #pace(): Promise<void> {
+    const now = performance.now();
+    const at = Math.max(now, this.#nextQuestion);
+    this.#nextQuestion = at + PACE_MS;
+    if (at > now) await sleep(at - now);
+  }
+
+  /** The same failures give the same words, in whatever order the servers were asked. */
+  #together(failures: ReadonlyMap<number, Failure>): Failure {
+    const told = [...failures].sort(([a], [b]) => a - b);
+    const reason = told
+      .map(([index, failure]) => `${place(this.#config.servers[index]!)}: ${failure.reason}`)
+      .join('; ');
+    const kind = told.some(([, failure]) => failure.kind === 'unbelievable') ? 'unbelievable' : 'unreachable';
+    return reason === '' ? { kind: 'unreachable', reason: 'no answer in time' } : { kind, reason };
+  }
+}
+
+function place({ address, port }: ListenAddress): string {
+  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
+}

@@ -1,0 +1,176 @@
+/** In front of a name server, over UDP and TCP: breaks in every way that name servers do, and counts what it is asked. */
+import { createSocket, type Socket as UdpSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+
+export type DnsFault =
+  /** Nothing listens. */
+  | { readonly kind: 'refuse' }
+  /** Takes everything, says nothing. */
+  | { readonly kind: 'silent' }
+  /** The question with this response code and no record. */
+  | { readonly kind: 'rcode'; readonly rcode: number }
+  /** Every byte behind the id is another. */
+  | { readonly kind: 'garbage' }
+  | { readonly kind: 'wrong-id' }
+  /** UDP answers are marked as cut and have no record; over TCP: half of what is there, then the end. */
+  | { readonly kind: 'cut' }
+  /** Half of what is there over TCP, then nothing. */
+  | { readonly kind: 'freeze' }
+  /** Answers as they are, without any record in them. */
+  | { readonly kind: 'no-data' };
+
+const HEADER = 12;
+
+export class DnsFaultProxy {
+  readonly #upstream: number;
+  #udp: UdpSocket | undefined;
+  #tcp: Server | undefined;
+  readonly #sockets = new Set<Socket>();
+  readonly #peers = new Set<UdpSocket>();
+  readonly requests: string[] = [];
+  port = 0;
+  #fault: DnsFault | undefined;
+
+  private constructor(upstream: number) {
+    this.#upstream = upstream;
+  }
+
+  static async start(upstream: number): Promise<DnsFaultProxy> {
+    const proxy = new DnsFaultProxy(upstream);
+    await proxy.#listen();
+    return proxy;
+  }
+
+  get origin(): string {
+    return `127.0.0.1:${this.port}`;
+  }
+
+  async break(fault: DnsFault): Promise<void> {
+    this.#fault = fault;
+    if (fault.kind === 'refuse') await this.#close();
+    else this.#drop();
+  }
+
+  async mend(): Promise<void> {
+    const refused = this.#fault?.kind === 'refuse';
+    this.#fault = undefined;
+    if (refused) await this.#listen();
+  }
+
+  async stop(): Promise<void> {
+    await this.#close();
+  }
+
+  async #listen(): Promise<void> {
+    const tcp = createServer((socket) => this.#serve(socket));
+    this.#tcp = tcp;
+    tcp.listen(this.port, '127.0.0.1');
+    await once(tcp, 'listening');
+    this.port = (tcp.address() as AddressInfo).port;
+    const udp = createSocket({ type: 'udp4', reuseAddr: true });
+    this.#udp = udp;
+    udp.on('error', () => undefined);
+    udp.on('message', (query, from) => this.#answer(query, (reply) => udp.send(reply, from.port, from.address)));
+    udp.bind(this.port, '127.0.0.1');
+    await once(udp, 'listening');
+  }
+
+  async #close(): Promise<void> {
+    for (const peer of this.#peers) peer.close();
+    this.#peers.clear();
+    this.#udp?.close();
+    this.#udp = undefined;
+    const closed = new Promise((resolve) => (this.#tcp === undefined ? resolve(undefined) : this.#tcp.close(resolve)));
+    this.#tcp = undefined;
+    this.#drop();
+    await closed;
+  }
+
+  #drop(): void {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  #answer(query: Buffer, send: (reply: Buffer) => void): void {
+    this.requests.push('udp');
+    const fault = this.#fault;
+    if (fault?.kind === 'silent') return;
+    if (fault?.kind === 'rcode') {
+      send(bare(query, fault.rcode));
+      return;
+    }
+    const peer = createSocket('udp4');
+    this.#peers.add(peer);
+    const end = (): void => {
+      clearTimeout(timer);
+      if (this.#peers.delete(peer)) peer.close();
+    };
+    const timer = setTimeout(end, 2_000);
+    peer.on('error', end);
+    peer.on('message', (reply) => {
+      end();
+      if (this.#udp !== undefined) send(spoil(reply, query, this.#fault, true));
+    });
+    peer.send(query, this.#upstream, '127.0.0.1');
+  }
+
+  #serve(socket: Socket): void {
+    this.requests.push('tcp');
+    this.#sockets.add(socket);
+    socket.on('error', () => undefined);
+    socket.once('close', () => this.#sockets.delete(socket));
+    socket.once('data', (framed) => {
+      const query = framed.subarray(2);
+      const fault = this.#fault;
+      if (fault?.kind === 'silent') return;
+      if (fault?.kind === 'rcode') {
+        socket.end(frame(bare(query, fault.rcode)));
+        return;
+      }
+      const up = connect(this.#upstream, '127.0.0.1', () => up.write(framed));
+      up.on('error', () => socket.destroy());
+      socket.once('close', () => up.destroy());
+      up.on('data', (chunk) => {
+        const now = this.#fault;
+        if (now?.kind === 'cut') socket.write(chunk.subarray(0, chunk.length >> 1), () => socket.destroy());
+        else if (now?.kind === 'freeze') socket.write(chunk.subarray(0, chunk.length >> 1));
+        else if (now === undefined) socket.write(chunk);
+        else socket.write(frame(spoil(chunk.subarray(2), query, now, false)));
+      });
+    });
+  }
+}
+
+function frame(message: Buffer): Buffer {
+  return Buffer.concat([Buffer.from([message.length >> 8, message.length & 0xff]), message]);
+}
+
+/** A reply with the question and nothing else. */
+function bare(query: Buffer, rcode: number, truncated = false): Buffer {
+  let end = HEADER;
+  while (query[end] !== undefined && query[end] !== 0) end += query[end]! + 1;
+  const reply = Buffer.from(query.subarray(0, end + 5));
+  reply[2] = 0x84 | (truncated ? 2 : 0);
+  reply[3] = rcode;
+  reply.fill(0, 6, HEADER);
+  return reply;
+}
+
+function spoil(reply: Buffer, query: Buffer, fault: DnsFault | undefined, udp: boolean): Buffer {
+  const other = Buffer.from(reply);
+  switch (fault?.kind) {
+    case 'garbage':
+      for (let i = 2; i < other.length; i++) other[i] = (i * 151) & 0xff;
+      return other;
+    case 'wrong-id':
+      other[0] = other[0]! ^ 0xff;
+      return other;
+    case 'cut':
+    case 'freeze':
+      return udp ? bare(query, 0, true) : reply;
+    case 'no-data':
+      return bare(query, 0);
+    default:
+      return reply;
+  }
+}
