@@ -68,8 +68,24 @@ export class EtcdTarget implements Target {
       if (isFailure(ended) && !NO_LEASE.test(ended.reason)) return ended;
       this.#leases.shift();
     }
+    const key = this.#key;
+    if (key !== undefined) {
+      const removed = await this.#atSomeMember(signal, (member) => this.#removeAt(member, key, signal));
+      if (isFailure(removed)) return removed;
+    }
     this.#key = undefined;
     return { kind: 'gone' };
+  }
+
+  /** The key as it is now, if it is ours: in a store that was restored it is on a lease of before. */
+  async #removeAt(member: string, key: string, signal: AbortSignal): Promise<object | Failure> {
+    const range = await this.#calls.range(member, { key: encode(key) }, signal, CALL_MS);
+    if (isFailure(range)) return range;
+    const found = range.kvs?.[0];
+    if (found === undefined || ownerOf(decode(found.value ?? '')) !== this.#options.owner) return {};
+    const compare = { key: encode(key), target: 'MOD', mod_revision: found.mod_revision ?? '0' };
+    const success = [{ request_delete_range: { key: encode(key) } }];
+    return await this.#calls.call(member, 'kv/txn', { compare: [compare], success }, signal, CALL_MS);
   }
 
   async #keepAt(member: string, key: string, value: string, signal: AbortSignal): Promise<Kept | Failure> {

@@ -1,5 +1,6 @@
 /** The target of a registration, by the type of its registry. */
 import { registryIdentity } from '../registry/identity.js';
+import { ConsulTarget } from './consul-target.js';
 import type { Registration } from './entry.js';
 import { EtcdTarget } from './etcd-target.js';
 import { FileTarget } from './file-target.js';
@@ -21,6 +22,8 @@ export function openTarget({ registry, entry, ttl }: Registration, { owner, watc
     }
     case 'etcd':
       return new EtcdTarget(registry, { ttl, owner });
+    case 'consul':
+      return new ConsulTarget(registry, { id: entry.id, ttl, owner });
     default:
       throw new Error(`nothing can be registered in a registry of type ${registry.type}`);
   }
@@ -28,5 +31,6 @@ export function openTarget({ registry, entry, ttl }: Registration, { owner, watc
 
 /** The registry in which it is, and its id there: two of one key would be one entry. */
 export function registrationKey({ registry, entry }: Registration): string {
-  return `${registryIdentity(registry)} ${entry.service}/${entry.id}`;
+  // An agent of Consul knows ids only, whatever the service.
+  return `${registryIdentity(registry)} ${registry.type === 'consul' ? '' : `${entry.service}/`}${entry.id}`;
 }

@@ -73,6 +73,9 @@ const DEFAULT_CHECK = CHECK.schema.parse({}) as Parameters<typeof resolveCheck>[
 
 /** What a registry has no word for. */
 function checkWritable(registry: RegistryConfig, { service, id, tags, priority, weight }: Registration['entry']): void {
+  if (registry.type === 'consul' && weight === 0) {
+    throw new ResolveFault(['weight'], 'expected 1 or more: Consul has no weight of 0');
+  }
   if (registry.type === 'etcd' && registry.layout === 'skydns') {
     for (const [key, value] of [
       ['priority', priority],

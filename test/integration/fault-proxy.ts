@@ -16,7 +16,7 @@ export type Fault =
   | { readonly kind: 'drip' }
   /** Half of the body, then the end of the connection. */
   | { readonly kind: 'cut' }
-  | { readonly kind: 'status'; readonly status: number; readonly retryAfter?: string }
+  | { readonly kind: 'status'; readonly status: number; readonly retryAfter?: string; readonly path?: RegExp }
   /** A page of somebody else. */
   | { readonly kind: 'garbage' }
   /** The true answer, changed. A header without text is left out. */

@@ -1,10 +1,13 @@
 /** What a registrar has to bear from the registry that it registers in, against the real servers. */
+
+import { rmSync, writeFileSync } from 'node:fs';
 import t, { type Test } from 'tap';
-import type { EtcdRegistryConfig } from '../../src/config/types.js';
+import type { ConsulRegistryConfig, EtcdRegistryConfig } from '../../src/config/types.js';
 import type { Registration } from '../../src/registrar/entry.js';
 import { openTarget } from '../../src/registrar/open-target.js';
 import { newOwner } from '../../src/registrar/owner.js';
 import { Registrar } from '../../src/registrar/registrar.js';
+import { ConsulServer, findConsul } from './consul-server.js';
 import { EtcdServer, etcdVersion } from './etcd-server.js';
 import { FaultProxy } from './fault-proxy.js';
 
@@ -28,6 +31,7 @@ class Running {
   readonly registrar: Registrar;
   readonly said: { event: string; reason?: unknown }[] = [];
   readonly #registration: Registration;
+  readonly started = performance.now();
 
   constructor(t: Test, registration: Registration, started = Date.now()) {
     this.#registration = registration;
@@ -296,5 +300,206 @@ async function etcdStories(t: Test): Promise<void> {
     await until('registered anew', () => running.state === 'registered');
     await new Promise((done) => setTimeout(done, 300));
     t.not(await held(shared, keyOf(registration)), undefined);
+  });
+}
+
+if (findConsul() === undefined) {
+  console.error('skipped: registering in Consul (no consul on the PATH, and none was built)');
+  t.test('consul', { skip: 'no consul here' }, () => Promise.resolve());
+} else t.test('consul', consulStories);
+
+interface AgentHealth {
+  readonly AggregatedStatus: string;
+  readonly Service: {
+    Service: string;
+    Port: number;
+    Address: string;
+    Tags: string[];
+    Meta: Record<string, string>;
+    Weights: object;
+  };
+  readonly Checks: { CheckID: string; Status: string; Notes: string; Output: string }[];
+}
+
+async function consulStories(t: Test): Promise<void> {
+  t.jobs = 6;
+  const shared = await ConsulServer.start(t.testdir({}));
+  t.teardown(() => shared.stop());
+  let ids = 0;
+
+  const registrationAt = (origin: string, more: Partial<ConsulRegistryConfig> = {}): Registration => {
+    const registry: ConsulRegistryConfig = {
+      type: 'consul',
+      addresses: [origin],
+      stale: false,
+      maxLag: 5_000,
+      kvPrefix: 'holdfast',
+      mirror: 'all',
+      ...more,
+    } as ConsulRegistryConfig;
+    const entry = { service: 'web', id: `web-${++ids}`, port: 8080, protocol: 'tcp', tags: ['blue'] } as const;
+    return { zone: 'svc.test', registry, entry, ttl: TTL, whenHealthy: false, drain: 0 };
+  };
+  const held = async (server: ConsulServer, { entry }: Registration): Promise<AgentHealth | undefined> => {
+    const { status, body } = await server.call('GET', `agent/health/service/id/${entry.id}?format=json`);
+    return status === 404 ? undefined : JSON.parse(body);
+  };
+  const passing = async (server: ConsulServer, one: Registration) =>
+    (await held(server, one))?.AggregatedStatus === 'passing';
+
+  t.test('is registered, changed, drained, and removed', async (t) => {
+    const registration = registrationAt(shared.origin);
+    const { entry } = registration;
+    const running = new Running(t, {
+      ...registration,
+      entry: { ...entry, portName: 'http', priority: 3, weight: 5 },
+      drain: 2_000,
+    });
+    await until('registered', () => passing(shared, registration));
+    t.match(await held(shared, registration), {
+      Service: {
+        ...{ Service: 'web', Port: 8080, Address: '10.0.0.7', Tags: ['blue'], Weights: { Passing: 5, Warning: 5 } },
+        Meta: { holdfast_port_name: 'http', holdfast_priority: '3' },
+      },
+    });
+    await until('for longer than its TTL', async () => {
+      if (!(await passing(shared, registration))) throw new Error('it lapsed');
+      return performance.now() - running.started > 2 * TTL;
+    });
+    t.equal(running.said.filter(({ event }) => event === 'registered').length, 1, 'written once');
+    running.registrar.follow([{ ...registration, drain: 2_000, entry: { ...entry, port: 8081, tags: [] } }]);
+    await until('the change', async () => (await held(shared, registration))?.Service.Port === 8081);
+    const stopped = running.registrar.stop(new AbortController().signal);
+    await until('in maintenance', async () =>
+      ((await held(shared, registration))?.Checks ?? []).some(({ CheckID }) =>
+        CheckID.startsWith('_service_maintenance'),
+      ),
+    );
+    t.same(await stopped, []);
+    t.equal(await held(shared, registration), undefined);
+  });
+
+  t.test('somebody else’s maintenance is left alone', async (t) => {
+    const registration = registrationAt(shared.origin);
+    const running = new Running(t, registration);
+    await until('registered', () => passing(shared, registration));
+    await shared.put(`agent/service/maintenance/${registration.entry.id}?enable=true&reason=mine`);
+    running.change({ port: 8081 });
+    await until('the change', async () => (await held(shared, registration))?.Service.Port === 8081);
+    await new Promise((done) => setTimeout(done, TTL));
+    const checks = (await held(shared, registration))?.Checks ?? [];
+    t.ok(checks.some(({ CheckID, Notes }) => CheckID.startsWith('_service_maintenance') && Notes === 'mine'));
+  });
+
+  t.test('unknown service, unknown check, another’s settings: registered again within a period', async (t) => {
+    const registration = registrationAt(shared.origin);
+    const { id } = registration.entry;
+    new Running(t, registration);
+    await until('registered', () => passing(shared, registration));
+    await shared.put(`agent/service/deregister/${id}`);
+    await until('there again', () => passing(shared, registration));
+    await shared.put(`agent/check/deregister/service:${id}`);
+    await until('its check again', async () =>
+      ((await held(shared, registration))?.Checks ?? []).some(({ CheckID }) => CheckID === `service:${id}`),
+    );
+    await shared.put('agent/service/register', { ID: id, Name: 'other', Port: 1 });
+    await until('ours again', async () => (await held(shared, registration))?.Service.Service === 'web');
+    await shared.put(`agent/check/fail/service:${id}`);
+    await until('passing again', () => passing(shared, registration));
+  });
+
+  t.test('away, mute, and signs of life refused', async (t) => {
+    const proxy = await FaultProxy.start(shared.port);
+    t.teardown(() => proxy.stop());
+    const registration = registrationAt(proxy.origin);
+    await proxy.break({ kind: 'silent' });
+    const running = new Running(t, registration);
+    await until('said', () => running.said.some(({ event }) => event === 'not-registered'));
+    await proxy.mend();
+    await until('registered', () => passing(shared, registration));
+    for (const status of [404, 500]) {
+      const before = proxy.requests.length;
+      await proxy.break({ kind: 'status', status, path: /check\/update/ });
+      await until('a full registration follows', () =>
+        proxy.requests.slice(before).some((path) => path.endsWith('agent/service/register')),
+      );
+    }
+    t.equal(running.state, 'registered');
+    await proxy.break({ kind: 'refuse' });
+    t.equal((await running.stop()).length, 1);
+    await until(
+      'critical with its TTL',
+      async () => (await held(shared, registration))?.AggregatedStatus === 'critical',
+    );
+  });
+
+  t.test('wiped and restarted', async (t) => {
+    const server = await ConsulServer.start(t.testdir({}));
+    t.teardown(() => server.stop());
+    const registration = registrationAt(server.origin);
+    const running = new Running(t, registration);
+    await until('registered', () => passing(server, registration));
+    await server.stop();
+    await until('said', () => running.state !== 'registered');
+    server.wipe();
+    await server.run();
+    await until('there again', () => passing(server, registration));
+    await server.stop();
+    await server.run();
+    await until('confirmed', async () => running.state === 'registered' && (await passing(server, registration)));
+  });
+
+  t.test('a token withdrawn and given back', async (t) => {
+    const management = '11111111-2222-3333-4444-555555555555';
+    const server = await ConsulServer.start(t.testdir({}), { managementToken: management });
+    t.teardown(() => server.stop());
+    const tokenFile = `${t.testdirName}/token`;
+    const rules = 'service_prefix "" { policy = "write" }\nnode_prefix "" { policy = "read" }';
+    await server.put('acl/policy', { Name: 'web', Rules: rules });
+    const make = async () =>
+      JSON.parse(await server.put('acl/token', { Policies: [{ Name: 'web' }] })) as {
+        SecretID: string;
+        AccessorID: string;
+      };
+    const first = await make();
+    writeFileSync(tokenFile, `${first.SecretID}\n`);
+    const registration = registrationAt(server.origin, { tokenFile });
+    const running = new Running(t, registration);
+    await until('registered', () => passing(server, registration));
+    await server.delete(`acl/token/${first.AccessorID}`);
+    await until('said', () => /status 403/.test(running.reason));
+    await until('lapsed', () => running.state === 'trying');
+    rmSync(tokenFile);
+    await until('said', () => /token cannot be used/.test(running.reason));
+    const second = await make();
+    writeFileSync(tokenFile, second.SecretID);
+    await until(
+      'registered again',
+      async () => running.state === 'registered' && (await passing(server, registration)),
+    );
+    const told = JSON.stringify([running.said, running.registrar.status()]);
+    for (const { SecretID } of [first, second]) t.notOk(told.includes(SecretID));
+  });
+
+  t.test('two registrars of one id: the younger has it, and a dead one is followed', async (t) => {
+    const registration = registrationAt(shared.origin);
+    const proxy = await FaultProxy.start(shared.port);
+    t.teardown(() => proxy.stop());
+    const older = new Running(t, registration, 1_700_000_000_000);
+    await until('registered', () => older.state === 'registered');
+    const at = { ...registration.registry, addresses: [proxy.origin] } as ConsulRegistryConfig;
+    const younger = new Running(
+      t,
+      { ...registration, registry: at, entry: { ...registration.entry, port: 8081 } },
+      1_700_000_000_001,
+    );
+    await until('the younger', async () => (await held(shared, registration))?.Service.Port === 8081);
+    await until('the older stands back', () => older.state === 'taken');
+    t.equal(younger.state, 'registered');
+    await proxy.break({ kind: 'refuse' });
+    await until('the older is there again', async () => (await held(shared, registration))?.Service.Port === 8080);
+    await proxy.mend();
+    await older.stop();
+    await until('and the younger', async () => (await held(shared, registration))?.Service.Port === 8081);
   });
 }
