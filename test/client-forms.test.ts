@@ -15,6 +15,8 @@ import { CERT, KEY } from './certificate-of-nobody.js';
 import { HttpBackend, NameServer } from './client-fixture.js';
 import { root } from './root.js';
 
+t.setTimeout(110_000);
+
 async function nameServer(t: Test): Promise<NameServer> {
   const dns = await new NameServer().open();
   t.teardown(() => dns.close());

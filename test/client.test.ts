@@ -119,13 +119,16 @@ t.test('a failed endpoint is held back longer each time, then tried by one reque
   t.notOk(holds.isHeld('b', 10_000), 'afterwards it does: it counts as new');
 });
 
-t.test('second copies are a fifth of the requests, and a reserve', async (t) => {
-  const budget = new RetryBudget();
+t.test('second copies are a fifth of the requests, ten a second, and a reserve', async (t) => {
+  const budget = new RetryBudget(0);
   let taken = 0;
-  while (budget.take()) taken++;
+  while (budget.take(0)) taken++;
   t.equal(taken, 100);
   for (let i = 0; i < 11; i++) budget.asked();
-  t.same([budget.take(), budget.take(), budget.take()], [true, true, false]);
+  t.same([budget.take(0), budget.take(0), budget.take(0)], [true, true, false]);
+  taken = 0;
+  while (budget.take(2_000)) taken++;
+  t.equal(taken, 20, 'so that nobody waits for ever');
 });
 
 /** A directory with a clock and a name server that does as it is told. */

@@ -8,7 +8,7 @@ import type { Settings } from './options.js';
 import { Pools } from './pools.js';
 import { type Destination, RequestRun } from './request-run.js';
 import { RetryBudget } from './retry-budget.js';
-import type { Services } from './services.js';
+import { now, type Services } from './services.js';
 
 type Done = (error: Error | null, data: null) => void;
 
@@ -21,7 +21,7 @@ export class ServiceDispatcher extends Dispatcher {
   readonly #settings: Settings;
   readonly #services: Services;
   readonly #pools: Pools;
-  readonly #budget = new RetryBudget();
+  readonly #budget = new RetryBudget(now());
   readonly #runs = new Set<RequestRun>();
   #fallback: Dispatcher | undefined;
   #waiting: (() => void)[] = [];

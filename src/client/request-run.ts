@@ -124,8 +124,10 @@ export class RequestRun {
     if (!this.#mayTry()) return;
     const endpoint = this.#count < settings.attempts ? services.next(located, this.#tried) : undefined;
     if (endpoint !== undefined) {
-      if (silent !== undefined && !budget.take()) {
-        silent.timer = setTimeout(() => this.#isSilent(silent), BUDGET_MS);
+      // What is taken away from one that alone is silent is no more work for the service.
+      const free = silent === undefined || services.isAlone(this.#to, silent.endpoint, silent.startedAt);
+      if (!free && !budget.take(now())) {
+        silent!.timer = setTimeout(() => this.#isSilent(silent!), BUDGET_MS);
         return;
       }
       if (silent !== undefined) services.counters.hedges++;
@@ -235,7 +237,7 @@ export class RequestRun {
   /** Its response begins: the others are left. Whether it is the first to answer. */
   #take(one: Try, controller: Dispatcher.DispatchController): boolean {
     if (this.#winner === one) return !this.#ended;
-    this.#context.services.answered(one.endpoint);
+    this.#context.services.answered(this.#to, one.endpoint);
     if (this.#ended || this.#winner !== undefined || !this.#tries.has(one)) {
       controller.abort(new Error('another endpoint answered'));
       return false;

@@ -47,6 +47,7 @@ export class Services {
   readonly #directory: Directory;
   readonly #holds: Holds;
   readonly #reports: ReportSender | undefined;
+  /** By endpoint, and by host of the programs. */
   readonly #answeredAt = new Map<string, Ms>();
   readonly #watchers: ((host: string, listing: Listing) => void)[] = [];
 
@@ -112,17 +113,24 @@ export class Services {
   }
 
   /** It has done what it is for. */
-  answered(endpoint: Endpoint): void {
+  answered({ host }: Wanted, endpoint: Endpoint): void {
     const key = endpointKey(endpoint);
     this.#holds.succeeded(key);
-    this.#answeredAt.delete(key);
-    this.#answeredAt.set(key, now());
-    if (this.#answeredAt.size > MAX_ANSWERED) this.#answeredAt.delete(this.#answeredAt.keys().next().value!);
+    for (const one of [key, host]) {
+      this.#answeredAt.delete(one);
+      this.#answeredAt.set(one, now());
+    }
+    while (this.#answeredAt.size > MAX_ANSWERED) this.#answeredAt.delete(this.#answeredAt.keys().next().value!);
   }
 
   /** Whether it has answered anybody since `at` (of `now`). */
   answeredSince(endpoint: Endpoint, at: Ms): boolean {
     return (this.#answeredAt.get(endpointKey(endpoint)) ?? Number.NEGATIVE_INFINITY) >= at;
+  }
+
+  /** Whether it alone is silent: others of its service have answered since `at`. */
+  isAlone({ host }: Wanted, endpoint: Endpoint, at: Ms): boolean {
+    return !this.answeredSince(endpoint, at) && (this.#answeredAt.get(host) ?? Number.NEGATIVE_INFINITY) >= at;
   }
 
   known(): KnownService[] {
