@@ -270,6 +270,19 @@ t.test('a program that has used every form ends by itself, without closing anyth
   t.type(connect, 'function');
 });
 
+t.test('the example of the documents runs', async (t) => {
+  const dns = await nameServer(t);
+  const alive = await backendOf(t, 'alive');
+  dns.list('orders.svc.internal', [await deadPort(), alive.port], 1);
+  const child = spawn(process.execPath, [join(root, 'docs', 'examples', 'client.mjs'), dns.address, '1.5']);
+  let output = '';
+  child.stdout.on('data', (chunk) => (output += chunk));
+  child.stderr.on('data', (chunk) => (output += chunk));
+  const [code] = await once(child, 'close');
+  t.equal(code, 0, output);
+  t.match(output, /^asked \d+, lost 0; the last second: \{ alive: \d+ \}/);
+});
+
 t.test('the package has the types of what it exports', async (t) => {
   const folder = mkdtempSync(join(root, 'build', 'types-'));
   t.teardown(() => rmSync(folder, { recursive: true, force: true }));

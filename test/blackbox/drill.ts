@@ -109,6 +109,7 @@ function configuration(port: number, registry: string): string {
     'zones:',
     `  - name: ${ZONE}`,
     `    registry: { ${registry} }`,
+    '    allowAddresses: ["127.0.0.0/8"]',
     '    softTtl: 2s',
     '    check: { type: http, path: /healthz, interval: 1s, timeout: 500ms }',
     '',
