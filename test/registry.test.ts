@@ -38,8 +38,8 @@ import {
   type Presence,
   SyncLoop,
 } from '../src/registry/sync.js';
-import type { After } from '../src/registry/timers.js';
 import { SyncLink, type SyncLinkOptions } from '../src/resolver/sync-link.js';
+import { FakeTime } from './fake-time.js';
 
 const LIMITS: LimitsConfig = { maxServices: 100, maxEndpoints: 1000, maxEndpointsPerService: 500, maxBody: 1 << 20 };
 const NEVER = new AbortController().signal;
@@ -839,33 +839,6 @@ t.test('the sync loop reports what its adapter sees, and outlives what the adapt
   t.same(adapter.contexts, [true, true, false, false, false, false, false, false, true]);
   t.equal(adapter.closed, true);
 });
-
-/** Time that moves only when it is told to: a clock and its timers. */
-class FakeTime {
-  now = 1000;
-  readonly #timers = new Set<{ readonly at: number; readonly run: () => void }>();
-  readonly after: After = (ms, run) => {
-    const timer = { at: this.now + ms, run };
-    this.#timers.add(timer);
-    return () => this.#timers.delete(timer);
-  };
-  readonly clock = { now: () => ({ boot: this.now, wall: 0 }) };
-
-  /** Lets everything happen that is due within `ms`. */
-  async pass(ms: number): Promise<void> {
-    const until = this.now + ms;
-    for (;;) {
-      // Promises that hang on one another settle in these turns.
-      for (let turn = 0; turn < 5; turn++) await immediate();
-      const due = [...this.#timers].filter(({ at }) => at <= until).sort((a, b) => a.at - b.at)[0];
-      if (due === undefined) break;
-      this.now = Math.max(this.now, due.at);
-      this.#timers.delete(due);
-      due.run();
-    }
-    this.now = until;
-  }
-}
 
 t.test('R3: after an outage of ten minutes the reads of a fleet are spread over a minute', async (t) => {
   let seed = 1;
