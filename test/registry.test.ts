@@ -4,7 +4,7 @@ import { appendFileSync, mkdirSync, renameSync, rmSync, symlinkSync, utimesSync,
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { setImmediate as immediate, setTimeout as sleep } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import t, { type Test as Tap } from 'tap';
 import type { LimitsConfig, ZoneConfig } from '../src/config/types.js';

@@ -37,7 +37,8 @@ const ROOTS_MS: Ms = 3_000;
 const POLL_MS: Ms = 900_000;
 /** Another datacenter that failed is tried again after so long. */
 const RETRY_MS: Ms = 30_000;
-const LIMITS = { inFlight: 50, perSecond: 50 };
+/** Within any second no more than 50 begin. */
+const LIMITS = { inFlight: 50, burst: 10, gap: 25 };
 
 export class ConsulRegistry implements Adapter, Follower {
   readonly identity: string;

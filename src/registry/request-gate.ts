@@ -5,11 +5,11 @@ import { type After, after as realAfter } from './timers.js';
 export interface GateLimits {
   /** Requests under way at once. */
   readonly inFlight: number;
-  /** Requests that begin within a second, whichever. */
-  readonly perSecond: number;
+  /** So many may begin at once. */
+  readonly burst: number;
+  /** After them, one each time. */
+  readonly gap: Ms;
 }
-
-const SECOND_MS: Ms = 1000;
 
 /** Lets requests through one after another, in the order in which they came. */
 export class RequestGate {
@@ -17,12 +17,14 @@ export class RequestGate {
   readonly #after: After;
   readonly #waiting: (() => void)[] = [];
   #underWay = 0;
-  /** Requests that began within the last second. */
-  #recent = 0;
+  /** So many may begin now. */
+  #credit: number;
+  #earning = false;
 
   constructor(limits: GateLimits, after: After = realAfter) {
     this.#limits = limits;
     this.#after = after;
+    this.#credit = limits.burst;
   }
 
   async run<T>(request: () => Promise<T>): Promise<T> {
@@ -39,16 +41,24 @@ export class RequestGate {
   }
 
   #next(): void {
-    while (this.#underWay < this.#limits.inFlight && this.#recent < this.#limits.perSecond) {
+    while (this.#underWay < this.#limits.inFlight && this.#credit > 0) {
       const begin = this.#waiting.shift();
-      if (begin === undefined) return;
+      if (begin === undefined) break;
       this.#underWay++;
-      this.#recent++;
-      this.#after(SECOND_MS, () => {
-        this.#recent--;
-        this.#next();
-      });
+      this.#credit--;
       begin();
     }
+    this.#earn();
+  }
+
+  /** A process that was late does not make up for it. */
+  #earn(): void {
+    if (this.#earning || this.#credit >= this.#limits.burst) return;
+    this.#earning = true;
+    this.#after(this.#limits.gap, () => {
+      this.#earning = false;
+      this.#credit++;
+      this.#next();
+    });
   }
 }
