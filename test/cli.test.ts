@@ -280,6 +280,7 @@ const STATUS: StatusDocument = {
       withheld: ['users'],
       rejected: [{ where: 'services.yaml:4', reason: 'bad port' }],
       rejectedCount: 1,
+      hosts: [],
       conflicts: [],
       checks: 'on',
       softTtlMs: 10_000,

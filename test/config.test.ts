@@ -241,7 +241,7 @@ t.test('a bad configuration is one error with file, line, key and what was expec
       `${LEAST}colour: red\n`,
       at(
         5,
-        'colour: unknown key (known here: version, listen, workers, transport, stateDir, runDir, admin, zones, forward, tcp, prober, register, log)',
+        'colour: unknown key (known here: version, listen, workers, transport, stateDir, runDir, admin, zones, forward, tcp, bootstrap, prober, register, log)',
       ),
     ],
     [zone('softTtl: 1s\n    softTtl: 2s'), at(6, 'the key softTtl is there twice in one map')],
@@ -638,6 +638,12 @@ zones:
   - { name: a.internal, listen: ["127.0.0.2:53"], registry: { type: file, path: b.yaml } }
 `);
   t.equal(config.zones.length, 2);
+});
+
+t.test('bootstrap: whom to ask for host names while nothing is forwarded', async (t) => {
+  t.same(read(`${LEAST}bootstrap: ["192.0.2.1:53"]\n`).bootstrap, [{ address: '192.0.2.1', port: 53 }]);
+  t.equal(read(LEAST).bootstrap, undefined);
+  t.match(fault(`${LEAST}bootstrap: ["127.0.0.1:53"]\n`), /bootstrap\[0\]: 127\.0\.0\.1:53 is this server itself/);
 });
 
 t.test('naming: consul has datacenters and agents', async (t) => {

@@ -34,7 +34,7 @@ services:
 nodes:
   web-1: { address: 10.0.0.1, datacenter: DC1, meta: { rack: 7, "rfc1035-text": hello } }
   idle: { address: "fd00::9" }
-  wrong: { address: nowhere }
+  wrong: { address: no- }
   odd: { address: 10.0.0.4, color: red }
   multi: { address: 224.0.0.1 }
   dc: { address: 10.0.0.3, datacenter: a.b }
@@ -47,7 +47,7 @@ nodes:
   t.same(
     contents.rejected.map(({ where, reason }) => `${where} ${reason}`),
     [
-      's.yaml:11 address of node "wrong" must be an IP address, not "nowhere"',
+      's.yaml:11 address of node "wrong" must be an IP address or a host name, not "no-"',
       's.yaml:12 unknown key "color" in node "odd"',
       's.yaml:13 address 224.0.0.1 is multicast (allowAddresses would permit it)',
       's.yaml:14 datacenter of node "dc" must be a label, not "a.b"',

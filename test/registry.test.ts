@@ -246,7 +246,7 @@ t.test('a bad endpoint loses its own row, and it is said where and why', async (
       - { address: 10.0.0.1, port: 80 }
       - { address: 10.0.0.1, port: 70000 }
       - { address: 10.0.0.1, port: 0 }
-      - { address: host.example, port: 80 }
+      - { address: 10.0.0.256, port: 80 }
       - { address: 224.0.0.1, port: 80 }
       - { address: 10.0.0.2, port: 80, wieght: 3 }
       - { address: 10.0.0.3, port: 80, weight: 65536 }
@@ -278,7 +278,7 @@ services2: {}
       `s.yaml:2: check.type must be one of tcp, http, https, grpc, none; the zone's own check is used`,
       's.yaml:7: port must be 1 to 65535, not "70000"',
       's.yaml:8: port must be 1 to 65535, not "0"',
-      's.yaml:9: address must be an IP address, not "host.example"',
+      's.yaml:9: address must be an IP address or a host name, not "10.0.0.256"',
       's.yaml:10: address 224.0.0.1 is multicast (allowAddresses would permit it)',
       's.yaml:11: unknown key "wieght" in an endpoint',
       's.yaml:12: weight must be 0 to 65535',
@@ -1210,7 +1210,7 @@ t.test('etcd, plain layout: instances, settings and release marks are keys', asy
     '.release/*': '"2031-05-04T09:30:01Z"',
     '.release/dns': 'now',
     'bad/1': { address: '10.0.0.1', port: 70000 },
-    'bad/2': { address: 'db.example', port: 1 },
+    'bad/2': { address: '10.0.0.256', port: 1 },
     'bad/3': { address: '127.0.0.1', port: 1 },
     'bad/4': '{"address": "10.0.0.1"',
     'bad/5': '[]',
@@ -1240,7 +1240,7 @@ t.test('etcd, plain layout: instances, settings and release marks are keys', asy
     '/p/.release/dns: a release mark must be a time such as 2031-05-04T09:30:00Z',
     '/p//8: no service in the key',
     '/p/bad/1: port must be 1 to 65535, not "70000"',
-    '/p/bad/2: address must be an IP address, not "db.example"',
+    '/p/bad/2: address must be an IP address or a host name, not "10.0.0.256"',
     '/p/bad/3: address 127.0.0.1 is loopback (allowAddresses would permit it)',
     '/p/bad/4: the value is not JSON',
     '/p/bad/5: the value is not a JSON object',
@@ -1261,7 +1261,7 @@ t.test('etcd, SkyDNS layout: as CoreDNS reads it', async (t) => {
     'web/_tcp/_http/x3': { host: 'fd00::3', port: 80 },
     one: { host: '10.0.0.4', port: 5 },
     'dns/_udp/x': { host: '10.0.0.5', port: 53 },
-    'bad/1': { host: 'db.example.org', port: 80 },
+    'bad/1': { host: '10.0.0', port: 80 },
     'bad/2': { text: 'only text' },
     'bad/3': { host: '10.0.0.1' },
     '.release/web': '2031-05-04T09:30:00Z',
@@ -1281,7 +1281,7 @@ t.test('etcd, SkyDNS layout: as CoreDNS reads it', async (t) => {
     { name: 'bad', rows: [] },
   ]);
   t.same(seen.rejected, [
-    '/p/bad/1: host must be an IP address, not "db.example.org"',
+    '/p/bad/1: host must be an IP address or a host name, not "10.0.0"',
     '/p/bad/2: no host',
     '/p/bad/3: port must be 1 to 65535, not "nothing"',
   ]);
@@ -1467,7 +1467,7 @@ t.test('targets of HTTP service discovery: the labels say the rest', async (t) =
   );
   t.same(read([]), { services: [], rejected: [], removalsBelievable: true }, 'none at all is legal');
   const bad = read([
-    { targets: ['10.0.0.1:70000', 'db.example:80', '10.0.0.1', 5, '::1:80', '10.0.0.9:9'], labels: { job: 'web' } },
+    { targets: ['10.0.0.1:70000', '10.0.0.256:80', '10.0.0.1', 5, '::1:80', '10.0.0.9:9'], labels: { job: 'web' } },
     { targets: ['10.0.0.1:1'] },
     { targets: 'x', labels: { job: 'web' } },
     null,
@@ -1478,7 +1478,7 @@ t.test('targets of HTTP service discovery: the labels say the rest', async (t) =
     'http://sd: group 2: targets must be a list such as ["10.0.0.1:8080"]',
     'http://sd: group 3: targets must be a list such as ["10.0.0.1:8080"]',
     'http://sd: group 0, "10.0.0.1:70000": port must be 1 to 65535, not "70000"',
-    'http://sd: group 0, "db.example:80": address must be an IP address, not "db.example"',
+    'http://sd: group 0, "10.0.0.256:80": address must be an IP address or a host name, not "10.0.0.256"',
     'http://sd: group 0, "10.0.0.1": expected an address and port',
     'http://sd: group 0, "::1:80": expected an address and port',
     'http://sd: group 1: no label job, which names the service',
@@ -1491,7 +1491,7 @@ t.test('targets of HTTP service discovery: the labels say the rest', async (t) =
     ],
     removalsBelievable: false,
   });
-  const good = { targets: ['10.0.0.1:80', 'db.example:80'], labels: { job: 'web' } };
+  const good = { targets: ['10.0.0.1:80', '10.0.0.256:80'], labels: { job: 'web' } };
   t.match(
     read([good, { targets: ['10.0.0.2:80'] }]),
     { removalsBelievable: true },

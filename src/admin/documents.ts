@@ -132,6 +132,8 @@ export interface ZoneStatus {
   rejected: { where: string; reason: string }[];
   rejectedCount: number;
   conflicts: string[];
+  /** Host names of endpoints that could not be resolved, a sentence each (R28). */
+  hosts: string[];
   /** `off`: stale rows are not corrected. */
   checks: 'on' | 'off';
   softTtlMs: Ms;

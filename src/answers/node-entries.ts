@@ -1,7 +1,7 @@
 /** The names of a zone's hosts (R21, `naming: consul`): addresses and metadata, and the names between those with dots. */
 import { addressBytes } from '../dns/addresses.js';
 import { TYPE } from '../dns/constants.js';
-import { joinName } from '../dns/names.js';
+import { joinName, nameToWire } from '../dns/names.js';
 import { addressType, record, txtRdata } from '../dns/records.js';
 import type { ListedNode } from '../registry/registry.js';
 import type { SetRef } from './entry.js';
@@ -83,6 +83,12 @@ export class NodeEntries {
     if (bytes !== undefined) {
       const type = addressType(bytes);
       sets.push({ type, set: singleSet(record(type, ttl, bytes)) });
+    } else {
+      const alias = nameToWire(address);
+      // A host name: where both types lead is told by it.
+      if (alias !== undefined) {
+        for (const type of [TYPE.A, TYPE.AAAA]) sets.push({ type, set: singleSet(record(TYPE.CNAME, ttl, alias)) });
+      }
     }
     const texts = Object.entries(meta ?? {}).map(([key, value]) =>
       record(TYPE.TXT, ttl, txtRdata([metaText(key, value)])),

@@ -111,7 +111,7 @@ export function srvSet(
     if (named !== undefined) writeSrv(records, ttl, { ...item, target: named.wire });
     else writeSrvOfAddress(records, ttl, item, parent!);
     const length = records.length - at;
-    writeAddress(records, ttl, item.address);
+    if (named?.outside === undefined) writeAddress(records, ttl, item.address);
     places.push({ at, length, tail: records.length - at - length });
     if (places.length > 1 && items[places.length - 2]!.priority !== item.priority) groups.push(places.length - 1);
     weights.push(item.weight);

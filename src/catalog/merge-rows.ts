@@ -24,7 +24,7 @@ export function combine(rows: readonly CatalogRow[]): Combined {
   const listed = rows.filter((row) => row.listed);
   const held = rows.filter((row) => row.hold !== undefined);
   const best = listed.length > 0 ? listed : held.length > 0 ? held : rows;
-  const word = collapseRows(best.map(plain))[0]!;
+  const word = collapseRows(best.map(plainRow))[0]!;
   const passes = listed.some((row) => row.passing);
   return {
     word,
@@ -36,7 +36,7 @@ export function combine(rows: readonly CatalogRow[]): Combined {
 }
 
 /** Without what only a row of the catalog has. */
-function plain(row: CatalogRow): Row {
-  const { id, address, port, protocol, portName, priority, weight, tags, zone, state, node, atNode } = row;
-  return { id, address, port, protocol, portName, priority, weight, tags, zone, state, node, atNode };
+export function plainRow(row: CatalogRow): Row {
+  const { id, address, port, protocol, portName, priority, weight, tags, zone, state, node, atNode, host } = row;
+  return { id, address, port, protocol, portName, priority, weight, tags, zone, state, node, atNode, host };
 }

@@ -62,6 +62,7 @@ interface Seldom {
   doubted: boolean;
   drained: boolean;
   leaving: boolean;
+  host: string | undefined;
 }
 
 /**
@@ -109,6 +110,7 @@ export class CatalogRow implements Row {
       (row.atNode === true ? AT_NODE : 0) |
       (STATES.indexOf(row.state) << STATE_SHIFT);
     this.#order = (row.priority << 16) | row.weight;
+    if (row.host !== undefined) this.#rare().host = row.host;
   }
 
   get port(): number {
@@ -150,6 +152,11 @@ export class CatalogRow implements Row {
 
   set foreign(foreign: Foreign | undefined) {
     this.#bits = (this.#bits & ~(TWO_BITS << FOREIGN_SHIFT)) | (FOREIGN.indexOf(foreign) << FOREIGN_SHIFT);
+  }
+
+  /** R28: the host name that its address came from, or that it still has in its place. */
+  get host(): string | undefined {
+    return this.#seldom?.host;
   }
 
   /** Since when it is listed without a break; -Infinity when it came with the first list (R19). */
@@ -274,6 +281,7 @@ export class CatalogRow implements Row {
       row.state !== this.state ||
       row.id !== this.id ||
       row.zone !== this.zone ||
+      row.host !== this.host ||
       (row.atNode === true) !== this.atNode ||
       !sameNode(row.node, this.node) ||
       !sameStrings(row.tags, this.tags);
@@ -286,6 +294,7 @@ export class CatalogRow implements Row {
     this.portName = row.portName;
     this.zone = row.zone;
     this.node = row.node;
+    if (row.host !== this.host) this.#rare().host = row.host;
     return true;
   }
 
@@ -306,6 +315,7 @@ export class CatalogRow implements Row {
       doubted: false,
       drained: false,
       leaving: false,
+      host: undefined,
     };
     return this.#seldom;
   }

@@ -34,6 +34,7 @@ export function resolveConfig(values: ConfigValues, file: string, places: Places
   }
   const zones = values.zones.map((zone, i) => resolveZone(zone, ['zones', i], values.listen, folder));
   checkZoneNames(zones);
+  checkServers(values.bootstrap, ['bootstrap'], values.listen);
   const forward = resolveForward(values, (path) => resolvePath(folder, path));
   return {
     version: 1,
@@ -47,6 +48,7 @@ export function resolveConfig(values: ConfigValues, file: string, places: Places
     zones,
     ...(forward ? { forward } : {}),
     tcp: values.tcp,
+    ...(values.bootstrap.length > 0 ? { bootstrap: values.bootstrap } : {}),
     prober: values.prober,
     register: { path: resolvePath(folder, values.register.path) },
     log: values.log,

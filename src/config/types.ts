@@ -16,6 +16,8 @@ export interface Config {
   readonly zones: readonly ZoneConfig[];
   readonly forward?: ForwardConfig;
   readonly tcp: TcpConfig;
+  /** Whom to ask for host names of endpoints while nothing is forwarded (R28). */
+  readonly bootstrap?: readonly ListenAddress[];
   readonly prober: ProberConfig;
   /** A directory of registrations; absolute. */
   readonly register: { readonly path: string };

@@ -1,7 +1,7 @@
 /** One endpoint of a registry file: its rows, or why it has none. */
 import { toInteger } from './listed-check.js';
 import type { ListedNode, Protocol, Row, RowState } from './registry.js';
-import { type AddressPolicy, isPort, isUint16, normalizeAddress, ROW_STATES } from './rows.js';
+import { type AddressPolicy, isPort, isUint16, normalizeAddress, normalizeHost, ROW_STATES } from './rows.js';
 import { entriesOf } from './tree.js';
 
 const MAX_TAGS = 100;
@@ -41,8 +41,8 @@ export function readRows(
 ): Row[] | string {
   const atNode = node !== undefined && fields.address == null;
   const given = atNode ? node.address : fields.address;
-  const address = typeof given === 'string' ? normalizeAddress(given) : undefined;
-  if (address === undefined) return `address must be an IP address, not ${quote(given)}`;
+  const address = typeof given === 'string' ? (normalizeAddress(given) ?? normalizeHost(given)) : undefined;
+  if (address === undefined) return `address must be an IP address or a host name, not ${quote(given)}`;
   const fault = policy.fault(address);
   if (fault !== undefined) return `address ${address} is ${fault} (allowAddresses would permit it)`;
   const shared = readDefaults(fields, defaults);

@@ -9,7 +9,7 @@
 import { isHostLabel } from '../dns/names.js';
 import { quote } from './endpoint.js';
 import type { ListedNode } from './registry.js';
-import { type AddressPolicy, normalizeAddress } from './rows.js';
+import { type AddressPolicy, normalizeAddress, normalizeHost } from './rows.js';
 import { entriesOf } from './tree.js';
 
 const MAX_TEXT = 255;
@@ -25,9 +25,12 @@ export function readNode(name: string, value: unknown, policy: AddressPolicy): L
   const unknown = entries.find(([key]) => !KEYS.includes(key) && !key.startsWith('x-'));
   if (unknown !== undefined) return `unknown key ${quote(unknown[0])} in node ${quote(name)}`;
   const fields = Object.fromEntries(entries);
-  const address = typeof fields.address === 'string' ? normalizeAddress(fields.address) : undefined;
+  const address =
+    typeof fields.address === 'string'
+      ? (normalizeAddress(fields.address) ?? normalizeHost(fields.address))
+      : undefined;
   if (address === undefined)
-    return `address of node ${quote(name)} must be an IP address, not ${quote(fields.address)}`;
+    return `address of node ${quote(name)} must be an IP address or a host name, not ${quote(fields.address)}`;
   const fault = policy.fault(address);
   if (fault !== undefined) return `address ${address} is ${fault} (allowAddresses would permit it)`;
   const datacenter = typeof fields.datacenter === 'string' ? fields.datacenter.toLowerCase() : undefined;

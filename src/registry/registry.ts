@@ -27,7 +27,10 @@ export interface ListedNode {
  */
 export interface Row {
   readonly id: string;
-  /** Canonical text: dotted quad, or RFC 5952; v4-mapped addresses are given as IPv4. */
+  /**
+   * Canonical text: dotted quad, or RFC 5952; v4-mapped addresses are given as IPv4. Or a host name, in lower case and
+   * without the last dot, which is resolved later (R28).
+   */
   readonly address: string;
   readonly port: number;
   readonly protocol: Protocol;
@@ -49,6 +52,8 @@ export interface Row {
    * node's name, otherwise the address's.
    */
   readonly atNode?: boolean | undefined;
+  /** R28: the host name that `address` came from. No adapter sets it. */
+  readonly host?: string | undefined;
 }
 
 /** A check as far as registry data may say it (R18). */

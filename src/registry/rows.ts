@@ -17,6 +17,19 @@ export function normalizeAddress(text: string): string | undefined {
   return address.isIPv4MappedAddress() ? address.toIPv4Address().toString() : address.toRFC5952String();
 }
 
+const HOST = /^(?=.{1,253}$)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
+
+/** A host name as rows have it (R28), or undefined: what ends in a number is meant to be an address (RFC 1123 s.2.1). */
+export function normalizeHost(text: string): string | undefined {
+  const name = text.toLowerCase().replace(/\.$/, '');
+  return HOST.test(name) && !/(?:^|\.)(?:\d+|0x[0-9a-f]*)$/.test(name) ? name : undefined;
+}
+
+/** Is the address of a row a host name? */
+export function isHostName(address: string): boolean {
+  return !address.includes(':') && !/^\d+\.\d+\.\d+\.\d+$/.test(address);
+}
+
 /** Which addresses a zone's rows may have (R18). */
 export class AddressPolicy {
   readonly #local: boolean;
@@ -41,6 +54,7 @@ export class AddressPolicy {
 
   /** Why a canonical address loses its row, in words that complete "the address is ..."; undefined when it may stay. */
   fault(address: string): string | undefined {
+    if (isHostName(address)) return undefined;
     const kind = specialKind(address);
     if (kind === undefined) return undefined;
     if (this.#local && (kind === 'loopback' || kind === 'link-local')) return undefined;
@@ -101,9 +115,11 @@ function collapse(a: Row, b: Row): Row {
   const portName = best.portName ?? rest.portName;
   const zone = best.zone ?? rest.zone;
   const node = best.node ?? rest.node;
+  const host = best.host ?? rest.host;
   if (portName !== undefined) merged.portName = portName;
   if (zone !== undefined) merged.zone = zone;
   if (node !== undefined) merged.node = node;
+  if (host !== undefined) merged.host = host;
   return withTags(merged, [...a.tags, ...b.tags]);
 }
 

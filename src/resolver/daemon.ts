@@ -117,6 +117,7 @@ class Daemon {
         log: log.log,
         targets: (add, remove) => this.#prober?.changeTargets(add, remove),
         probeNow: (keys) => this.#prober.hasten(keys),
+        resolve: (hosts) => this.#forward.lookUp(hosts),
       },
       this.#started,
       { seed },
@@ -127,6 +128,11 @@ class Daemon {
     this.#forward = new ForwardLink(this.#config, log.log, clock, () =>
       this.#server.setForward(this.#forward.settings),
     );
+    this.#forward.found = (host, result) => {
+      const now = this.#enter();
+      this.#resolver.resolved(host, result, now);
+      this.#leave(now);
+    };
     this.#sync = new SyncLink({
       snapshotFolder: snapshotFolder(this.#config.stateDir),
       machine,

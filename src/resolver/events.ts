@@ -10,4 +10,6 @@ export interface ResolverEvents {
   readonly targets: (add: readonly Target[], remove: readonly string[]) => void;
   /** R20: targets, by key, that are to be probed at once. */
   readonly probeNow: (keys: readonly string[]) => void;
+  /** R28: these host names are to be looked up; `Resolver.resolved` takes what is found. */
+  readonly resolve?: (hosts: readonly string[]) => void;
 }

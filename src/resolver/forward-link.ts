@@ -13,6 +13,8 @@ import { planSockets } from '../server/listen-plan.js';
 import { OwnAddresses } from '../server/own-addresses.js';
 import type { Clock, Ms } from '../system/clock.js';
 import type { Log } from './events.js';
+import { HostLookup } from './host-lookup.js';
+import type { HostResult } from './host-table.js';
 import { HostsLink } from './hosts-link.js';
 
 const MAX_UDP_BYTES = 1_232;
@@ -37,6 +39,9 @@ function agentsOf({ zones, listen }: Config): ForwarderSettings['agents'] {
 }
 
 export class ForwardLink {
+  /** R28: told of every host name that `look` was asked for. */
+  found: (host: string, result: HostResult) => void = () => undefined;
+  readonly #lookup: HostLookup;
   readonly #log: Log;
   readonly #clock: Clock;
   readonly #own = new OwnAddresses();
@@ -59,6 +64,12 @@ export class ForwardLink {
     this.#changed = changed;
     this.#log = log;
     this.#clock = clock;
+    this.#lookup = new HostLookup({
+      forward: () => (this.#config.forward === undefined ? undefined : this.#forwarder?.answer),
+      now: () => this.#clock.now().boot,
+      isOurs: (address) => this.#isOurs(address),
+      found: (host, result) => this.found(host, result),
+    });
     this.#take(config);
   }
 
@@ -82,7 +93,13 @@ export class ForwardLink {
     this.#forwarder?.checkLoops(false);
   }
 
+  /** R28: looks host names up, in the background. */
+  lookUp(hosts: readonly string[]): void {
+    this.#lookup.look(hosts);
+  }
+
   stop(): void {
+    this.#lookup.stop();
     this.#hosts?.stop();
     clearInterval(this.#timer);
     this.#forwarder?.close();
@@ -137,6 +154,10 @@ export class ForwardLink {
     const { forward } = config;
     this.#own.setPlans(planSockets(config.listen));
     this.#fault = undefined;
+    this.#lookup.configure(
+      config.bootstrap ?? [],
+      config.zones.map((zone) => zone.name),
+    );
     this.#followHosts(forward?.hosts);
     if (forward === undefined && agentsOf(config).length === 0) {
       this.#forwarder?.close();

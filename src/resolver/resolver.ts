@@ -16,6 +16,7 @@ import type { BootMs, Instant, Ms } from '../system/clock.js';
 import { drain } from './drain.js';
 import type { ResolverEvents } from './events.js';
 import { explain } from './explain.js';
+import { type HostResult, HostTable } from './host-table.js';
 import { ReportDesk } from './report-desk.js';
 
 export type { Log, ResolverEvents } from './events.js';
@@ -57,6 +58,8 @@ export class Resolver {
   readonly desk: ReportDesk;
   /** Results of probes since the start, by outcome. */
   readonly outcomes: Record<ProbeOutcome, number> = { pass: 0, ...NO_FAILURES };
+  /** R28: host names that registries list. */
+  readonly #hosts = new HostTable();
   /** R17: whose names are asked, by slot. */
   readonly #asked = new Map<number, Asked<Zone>>();
   #lookAt: BootMs;
@@ -106,6 +109,13 @@ export class Resolver {
     if (keys.size > 0) this.#events.probeNow([...keys]);
   }
 
+  /** R28: what a look-up of a host name brought, after `ResolverEvents.resolve`. */
+  resolved(host: string, result: HostResult, now: Instant): void {
+    if (!this.#hosts.heard(host, result, now.boot)) return;
+    for (const zone of this.#zones.values()) zone.resolved(host, result, now);
+    this.#tellTargets();
+  }
+
   /** R16: how full the host's connection tracking table is, 0 to 1. */
   conntrack(fill: number, now: Instant): void {
     this.verdicts.conntrack(fill, now.boot);
@@ -122,6 +132,8 @@ export class Resolver {
     this.#tellSuspicion(changed);
     for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
     if (now.boot >= this.#lookAt) this.#look(now);
+    const hosts = this.#hosts.takeDue(now.boot);
+    if (hosts.length > 0) this.#events.resolve?.(hosts);
     for (const zone of this.#zones.values()) zone.tick(now);
     this.#tellTargets();
   }
@@ -129,7 +141,7 @@ export class Resolver {
   /** When `tick` has to run next, Infinity when nothing is pending. */
   nextWake(now: Instant): BootMs {
     let next = this.#asked.size === 0 ? Number.POSITIVE_INFINITY : this.#lookAt;
-    next = Math.min(next, this.verdicts.nextExpiry(), this.desk.nextExpiry());
+    next = Math.min(next, this.verdicts.nextExpiry(), this.desk.nextExpiry(), this.#hosts.nextDue());
     for (const zone of this.#zones.values()) next = Math.min(next, zone.nextWake(now.boot));
     return next;
   }
@@ -353,6 +365,7 @@ export class Resolver {
       asked: this.#asked,
       log: this.#events.log,
       listen: zone.listen?.map((address) => indexOf(this.#config.listen, address)),
+      hosts: this.#hosts,
       nameservers: nameservers(zone.listen ?? this.#config.listen),
     };
   }

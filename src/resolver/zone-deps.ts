@@ -6,6 +6,7 @@ import type { ZoneConfig } from '../config/types.js';
 import type { TargetSet } from '../health/targets.js';
 import type { VerdictStore } from '../health/verdicts.js';
 import type { Log } from './events.js';
+import type { HostTable } from './host-table.js';
 import type { Zone } from './zone.js';
 import type { Asked } from './zone-asked.js';
 import type { Holder } from './zone-probes.js';
@@ -22,6 +23,8 @@ export interface ZoneDeps {
   /** Indexes of the listen addresses on which the zone exists; absent: all. */
   readonly listen: readonly number[] | undefined;
   readonly nameservers: readonly string[];
+  /** R28: host names of all zones. */
+  readonly hosts: HostTable;
 }
 
 export function answerSpec(config: ZoneConfig, deps: ZoneDeps): ZoneSpec {

@@ -8,6 +8,7 @@ import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import { EDE } from '../dns/constants.js';
 import { nameToWire } from '../dns/names.js';
+import { isHostName } from '../registry/rows.js';
 import type { BootMs, Ms } from '../system/clock.js';
 import { KeptTargets } from './kept-targets.js';
 import { ZoneNodes } from './zone-nodes.js';
@@ -101,7 +102,7 @@ export class ZoneNames {
 
   /** A row has the address (R23). */
   hold(address: string): void {
-    if (!this.kept.hold(address)) return;
+    if (isHostName(address) || !this.kept.hold(address)) return;
     if (this.#deferring) this.#deferred.add(address);
     else this.#answers.putTarget(address, this.#whole.plain);
   }

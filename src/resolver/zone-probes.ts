@@ -7,6 +7,7 @@ import type { CheckConfig, ZoneConfig } from '../config/types.js';
 import { type TargetSet, targetOf } from '../health/targets.js';
 import type { VerdictStore } from '../health/verdicts.js';
 import type { ListedCheck } from '../registry/registry.js';
+import { isHostName } from '../registry/rows.js';
 import type { BootMs, Ms } from '../system/clock.js';
 import type { Answering } from './zone-names.js';
 
@@ -151,7 +152,7 @@ export class ZoneProbes<Zone> {
   #aim(holder: Holder<Zone>, now: BootMs): void {
     const { service, row } = holder;
     const check = this.settings(service).check;
-    const target = targetOf(row, check, this.interval(service));
+    const target = isHostName(row.address) ? undefined : targetOf(row, check, this.interval(service));
     const before = row.target;
     if (target !== undefined) {
       this.#targets.hold(target, check, holder);

@@ -35,6 +35,7 @@ interface SavedRow {
   readonly state: RowState;
   readonly node?: ListedNode;
   readonly atNode?: true;
+  readonly host?: string;
   /** Present when it has left. */
   readonly left?: true;
   readonly addedAt?: HeardMs;
@@ -170,6 +171,7 @@ function exportRow(row: CatalogRow, verdicts: VerdictStore, now: Instant): Saved
     state: row.state,
     ...(row.node === undefined ? {} : { node: row.node }),
     ...(row.atNode ? { atNode: true as const } : {}),
+    ...(row.host === undefined ? {} : { host: row.host }),
     ...(row.listed ? {} : { left: true as const }),
     ...(row.addedAt === Number.NEGATIVE_INFINITY ? {} : { addedAt: row.addedAt }),
     ...(row.counted ? { counted: true as const } : {}),
@@ -212,6 +214,7 @@ export function takeSnapshotIn(
     const facts = saved.get(index);
     if (facts === undefined || source.from !== 'none') return [];
     takeSourceIn(source, facts, now);
+    source.hosts.restore(services.get(index) ?? []);
     return [{ source, index, services: services.get(index) ?? [] }];
   });
   const restore: RestoreVerdict = (origins, row, settings, at) => {

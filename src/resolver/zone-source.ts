@@ -2,13 +2,18 @@
 import { Catalog, type ListReport } from '../catalog/catalog.js';
 import { Guard, type GuardEvent } from '../catalog/guard.js';
 import type { Layer } from '../catalog/layers.js';
+import { plainRow } from '../catalog/merge-rows.js';
 import type { CatalogRow, Strength } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import type { ZoneConfig } from '../config/types.js';
-import type { Rejected, ReleaseMark } from '../registry/registry.js';
+import { registryIdentity } from '../registry/identity.js';
+import type { Listing, Rejected, ReleaseMark, Row } from '../registry/registry.js';
+import { isHostName } from '../registry/rows.js';
 import type { BootMs, Instant, WallMs } from '../system/clock.js';
 import type { Log } from './events.js';
 import { GuardLog } from './guard-log.js';
+import type { HostTable } from './host-table.js';
+import { SourceHosts } from './source-hosts.js';
 import { ZoneHearing } from './zone-hearing.js';
 
 export interface SourceEvents {
@@ -25,6 +30,7 @@ export class ZoneSource implements Layer {
   readonly hearing: ZoneHearing;
   readonly guard: Guard;
   readonly guardLog: GuardLog;
+  readonly hosts: SourceHosts;
   readonly catalog: Catalog;
   readonly once = new Set<string>();
   answerable = 0;
@@ -39,11 +45,14 @@ export class ZoneSource implements Layer {
   trusted = true;
   readonly #who: { readonly zone: string; registry?: string };
   readonly #log: Log;
+  /** Addresses of host names left while the registry was not heard. */
+  #behind = false;
 
-  constructor(identity: string, config: ZoneConfig, log: Log, events: SourceEvents, now: Instant) {
+  constructor(identity: string, config: ZoneConfig, log: Log, hosts: HostTable, events: SourceEvents, now: Instant) {
     this.identity = identity;
     this.#log = log;
     this.#who = { zone: config.name };
+    this.hosts = new SourceHosts(hosts);
     this.hearing = new ZoneHearing(this.#who, log, now);
     this.guard = new Guard(config.guard, (service, row) => events.isClaimed(service, row));
     this.guardLog = new GuardLog(this.#who, this.guard, log);
@@ -62,10 +71,13 @@ export class ZoneSource implements Layer {
     else delete this.#who.registry;
     this.guard.configure(config.guard);
     this.catalog.configure(config.limits);
+    const registry = config.registries.find((one) => registryIdentity(one) === identity);
+    this.hosts.configure(config.allowAddresses, registry?.type === 'file', config.softTtl);
   }
 
   /** Takes in a list or a change. Returns the services that it touched; undefined when it is not believed. */
-  take(report: ListReport, now: Instant): Set<Service> | undefined {
+  take(given: ListReport, now: Instant): Set<Service> | undefined {
+    const report = this.hosts.expand(given);
     const over = this.catalog.overLimit(report);
     if (over !== undefined) {
       this.hearing.lost(`not believable: ${over}`, now);
@@ -95,6 +107,43 @@ export class ZoneSource implements Layer {
     this.rejected = report.rejected;
     if (first) this.#log('info', 'zone-synced', { ...this.#who, services: this.catalog.services.size });
     return touched;
+  }
+
+  /**
+   * R28: takes listings in whose host names have other addresses now. While the registry is not heard what has left
+   * stays (R4), and is looked at again by `relist`. Returns the services that were touched.
+   */
+  replace(services: readonly Listing[], now: Instant): Set<Service> {
+    const { heard } = this.hearing;
+    if (!heard) this.#behind = true;
+    const about = { at: now.boot, epoch: this.epoch ?? '', gone: [], releases: [], rejected: [] };
+    const report = { kind: 'change', services, ...about } as const;
+    if (this.from === 'none' || this.catalog.overLimit(report) !== undefined) return new Set();
+    for (const { name, rows } of services) this.#announce(this.catalog.services.get(name), rows);
+    return this.catalog.apply(report, {
+      boot: now.boot,
+      heard: this.hearing.clock.at(now.boot),
+      wall: now.wall,
+      first: false,
+      unguarded: false,
+      newEpoch: false,
+      removals: heard,
+    });
+  }
+
+  /** The registry is heard again: what host names lost meanwhile goes now. */
+  relist(now: Instant): Set<Service> {
+    if (!this.#behind) return new Set();
+    this.#behind = false;
+    return this.replace(this.hosts.all(), now);
+  }
+
+  /** What stood for a host without addresses makes way for them: that is no loss of capacity. */
+  #announce(service: Service | undefined, rows: readonly Row[]): void {
+    for (const row of service?.rows.values() ?? []) {
+      if (!isHostName(row.address) || rows.some(({ address }) => address === row.address)) continue;
+      row.update({ ...plainRow(row), state: 'draining' });
+    }
   }
 
   /** R9: marks newer than a hold let it go; one from the future counts from when it was first seen. */

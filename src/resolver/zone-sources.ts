@@ -7,6 +7,7 @@ import type { ZoneConfig } from '../config/types.js';
 import { registryIdentity } from '../registry/identity.js';
 import type { BootMs, Instant } from '../system/clock.js';
 import type { Log } from './events.js';
+import type { HostTable } from './host-table.js';
 import { type SourceEvents, ZoneSource } from './zone-source.js';
 
 /** What holds for a zone as a whole: heard only when all its registries are. */
@@ -28,11 +29,13 @@ export class ZoneSources {
   #layers: Layers<ZoneSource>;
   #shape = '';
   readonly #log: Log;
+  readonly #hosts: HostTable;
   /** Of what is seen. */
   readonly #events: SeenEvents;
 
-  constructor(config: ZoneConfig, log: Log, events: SeenEvents, now: Instant) {
+  constructor(config: ZoneConfig, log: Log, hosts: HostTable, events: SeenEvents, now: Instant) {
     this.#log = log;
+    this.#hosts = hosts;
     this.#events = events;
     this.#layers = this.#arrange(config, now);
   }
@@ -125,9 +128,12 @@ export class ZoneSources {
     };
     const found = identities.map((identity) => take([...left].find(([, one]) => one.identity === identity)?.[0]));
     const sources = found.map((source, i) => {
-      return source ?? take(i) ?? new ZoneSource(identities[i]!, config, this.#log, this.#sourceEvents, now);
+      return (
+        source ?? take(i) ?? new ZoneSource(identities[i]!, config, this.#log, this.#hosts, this.#sourceEvents, now)
+      );
     });
     for (const [i, source] of sources.entries()) source.configure(identities[i]!, several, config);
+    for (const source of left.values()) source.hosts.dispose();
     const shape = JSON.stringify([config.merge, several ? config.limits.maxServices : 0]);
     const same = sources.length === this.#all.length && sources.every((source, i) => source === this.#all[i]);
     if (same && shape === this.#shape) return this.#layers;

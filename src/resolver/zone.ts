@@ -8,6 +8,7 @@ import type { Service } from '../catalog/service.js';
 import type { ZoneConfig } from '../config/types.js';
 import type { Rejected, Report } from '../registry/registry.js';
 import type { BootMs, Instant } from '../system/clock.js';
+import type { HostResult } from './host-table.js';
 import { describeAge, statusText } from './status-text.js';
 import { ZoneAsked } from './zone-asked.js';
 import { ZoneClaims } from './zone-claims.js';
@@ -61,7 +62,7 @@ export class Zone {
       strength: (service: Service) => this.health.strength(service),
       isClaimed: (service: Service, row: CatalogRow) => this.claims.isClaimedHere(service, row),
     };
-    this.sources = new ZoneSources(config, deps.log, events, now);
+    this.sources = new ZoneSources(config, deps.log, deps.hosts, events, now);
     this.names = new ZoneNames(deps.table, answerSpec(config, deps), config.keepTargets, {
       answering: (service) => this.probes.settings(service),
       answerOf: (service, subset) => this.health.answerOf(service, subset).rows,
@@ -114,6 +115,16 @@ export class Zone {
       this.#listed(source, report, now);
     }
     this.#heed(now);
+    this.#show(now);
+  }
+
+  /** R28: what a host name was found to be. */
+  resolved(host: string, result: HostResult, now: Instant): void {
+    this.#now = now;
+    for (const source of this.sources.all) {
+      const listings = source.hosts.take(host, result);
+      if (listings.length > 0) this.#moved(source, source.replace(listings, now), now);
+    }
     this.#show(now);
   }
 
@@ -204,6 +215,7 @@ export class Zone {
       this.#asked.unmark(service);
       for (const row of service.rows.values()) this.probes.remove(row, now.boot);
     }
+    for (const { hosts } of this.sources.all) hosts.dispose();
     this.names.dispose();
   }
 
@@ -266,11 +278,22 @@ export class Zone {
     }
   }
 
+  /** Rows came or went without a word of the registry. */
+  #moved(source: ZoneSource, own: Set<Service>, now: Instant): void {
+    if (own.size === 0) return;
+    for (const { name } of own) this.unsaved.add(name);
+    const touched = this.#seen(source, own);
+    for (const service of touched) this.#aim(service, now);
+    this.#bump(now);
+    this.#settle(touched, now);
+  }
+
   #heardAgain(source: ZoneSource, now: Instant, touched: Set<Service>, confirmed: BootMs): void {
     const { hearing, guard } = source;
     hearing.lastConfirmed = confirmed;
     if (hearing.again(now)) this.#settle(new Set([...touched, ...this.#seen(source, guard.holding())]), now);
     else if (touched.size > 0) this.#settle(touched, now);
+    this.#moved(source, source.relist(now), now);
   }
 
   /** What is seen of a registry's services. */

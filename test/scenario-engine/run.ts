@@ -143,6 +143,7 @@ class Play {
     if (step.additionsOnly !== undefined) registry.removalsBelievable = !step.additionsOnly;
     if (step.rejected)
       registry.rejected = step.rejected.map((where) => ({ where, reason: 'rejected by the scenario' }));
+    for (const [host, found] of Object.entries(step.resolve ?? {})) world.hosts.set(host, found);
     if (step.nodes) {
       registry.nodes = parseNodes(step.nodes);
       if (!step.list) world.list(zone);

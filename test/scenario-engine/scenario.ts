@@ -69,6 +69,8 @@ const step = z.strictObject({
   change: services.optional(),
   gone: z.array(z.string()).optional(),
   nodes: z.record(z.string(), z.string()).optional(),
+  /** What host names are found to be from now on: addresses, or why there are none. */
+  resolve: z.record(z.string(), z.union([z.string(), z.array(z.string())])).optional(),
   drip: drip.optional(),
   roll: roll.optional(),
   epoch: z.string().optional(),

@@ -3,6 +3,7 @@ import type { ClientReport } from '../../src/admin/documents.js';
 import type { Config } from '../../src/config/types.js';
 import { registryIdentity } from '../../src/registry/identity.js';
 import type { ListedNode, Listing, ReleaseMark, Report } from '../../src/registry/registry.js';
+import type { HostResult } from '../../src/resolver/host-table.js';
 import { Resolver } from '../../src/resolver/resolver.js';
 import { COUNTER_WORDS } from '../../src/server/counters.js';
 import { Responder } from '../../src/server/respond.js';
@@ -15,6 +16,7 @@ import { registryPath } from './settings.js';
 /** A machine that has been up for a day, in 2026. */
 const BOOT_AT_START: BootMs = 86_400_000;
 const WALL_AT_START = 1_770_000_000_000;
+const LOOKUP_MS: Ms = 20;
 /** A resolver that asks for more ticks than this without time passing would never sleep. */
 const MAX_TICKS_AT_ONCE = 1000;
 
@@ -62,6 +64,9 @@ export class World {
   #queries = 0;
   readonly #out = new Uint8Array(65_535);
 
+  /** What host names are found to be. */
+  readonly hosts = new Map<string, string | readonly string[]>();
+  readonly #lookups: { readonly host: string; readonly at: BootMs }[] = [];
   /** A restarted resolver leaves for later what its first answers do not need, as the daemon does. */
   deferring = false;
 
@@ -277,6 +282,9 @@ export class World {
         },
         targets: (add, remove) => this.prober.targets(add, remove, this.#boot),
         probeNow: (keys) => this.prober.hasten(keys, this.#boot),
+        resolve: (hosts) => {
+          for (const host of hosts) this.#lookups.push({ host, at: this.#boot + LOOKUP_MS });
+        },
       },
       this.now,
     );
@@ -288,7 +296,7 @@ export class World {
   }
 
   #nextEvent(): BootMs {
-    let next = this.prober.nextDue();
+    let next = Math.min(this.prober.nextDue(), this.#lookups[0]?.at ?? Number.POSITIVE_INFINITY);
     for (const registry of this.#registries.values()) next = Math.min(next, registry.nextPoll);
     return next;
   }
@@ -300,9 +308,20 @@ export class World {
       this.#poll(registry);
       happened = true;
     }
+    while (this.#lookups[0] !== undefined && this.#lookups[0].at <= this.#boot) {
+      this.#found(this.#lookups.shift()!.host);
+      happened = true;
+    }
     const results = this.prober.due(this.#boot);
     if (results.length > 0) this.#resolver.results(results, this.now);
     return this.#settle() || results.length > 0 || happened;
+  }
+
+  #found(host: string): void {
+    const found = this.hosts.get(host) ?? 'the name does not exist';
+    const result =
+      typeof found === 'string' ? { kind: 'failed', reason: found } : { kind: 'addresses', addresses: found };
+    this.#resolver.resolved(host, result as HostResult, this.now);
   }
 
   /** Lets the resolver do what is due at this moment. */

@@ -17,6 +17,8 @@ export interface Target {
   /** Equal for rows with the same target. */
   readonly key: string;
   readonly wire: Uint8Array;
+  /** Its addresses are not ours to give: it has no additional records. */
+  readonly outside?: true;
 }
 
 export interface Naming {

@@ -59,6 +59,12 @@ export const configOptions = {
     'Connections of clients. A change takes a restart.',
     { default: {} },
   ),
+  bootstrap: list(
+    listenAddress('A server.', {}),
+    '["192.0.2.53:53"]',
+    'Name servers for the host names of endpoints, asked in order while nothing is forwarded (R28). With `forward` its upstreams are asked.',
+    { default: [] },
+  ),
   prober: section(
     {
       budget: integer(1, 100_000, 'Probes a second, at most (R17).', { default: 500 }),

@@ -1,0 +1,155 @@
+/**
+ * R28: what a registry lists by host name, as rows with addresses. Each good look-up gives a host its addresses; one
+ * that fails, finds nothing, or finds what may be no endpoint changes nothing.
+ */
+import type { ListReport } from '../catalog/catalog.js';
+import type { Service } from '../catalog/service.js';
+import type { Cidr } from '../config/types.js';
+import type { Listing, Row } from '../registry/registry.js';
+import { AddressPolicy, collapseRows, isHostName } from '../registry/rows.js';
+import type { Ms } from '../system/clock.js';
+import type { HostResult, HostTable } from './host-table.js';
+
+/** Of one host, so many are taken. */
+const MAX_ADDRESSES = 64;
+
+export class SourceHosts {
+  readonly #table: HostTable;
+  #policy = new AddressPolicy([], false);
+  #softTtl: Ms = 0;
+  /** Services with such rows, as they are listed. */
+  readonly #listings = new Map<string, Listing>();
+  readonly #hosts = new Map<string, ReadonlySet<string>>();
+  /** Last good addresses. */
+  readonly #good = new Map<string, readonly string[]>();
+  /** Services by host. */
+  readonly #services = new Map<string, Set<string>>();
+  /** What was found that may be no endpoint, by host. */
+  readonly #refused = new Map<string, string>();
+
+  constructor(table: HostTable) {
+    this.#table = table;
+  }
+
+  /** `local`: the registry is on this host's own disk (R18). Before anything else, and again with other settings. */
+  configure(allow: readonly Cidr[], local: boolean, softTtl: Ms): void {
+    this.#policy = new AddressPolicy(allow, local);
+    this.#softTtl = softTtl;
+    for (const host of this.#services.keys()) this.#table.want(host, this, softTtl);
+  }
+
+  dispose(): void {
+    for (const host of this.#services.keys()) this.#table.unwant(host, this);
+    this.#services.clear();
+    this.#listings.clear();
+    this.#hosts.clear();
+  }
+
+  /** The report with addresses in the place of host names, as far as they are known. */
+  expand<T extends ListReport>(report: T): T {
+    if (report.kind === 'list') {
+      const listed = new Set(report.services.map(({ name }) => name));
+      for (const name of [...this.#listings.keys()]) if (!listed.has(name)) this.#forget(name);
+    } else for (const name of report.gone) this.#forget(name);
+    let changed = false;
+    const services = report.services.map((listing) => {
+      if (!listing.rows.some(({ address }) => isHostName(address))) {
+        this.#forget(listing.name);
+        return listing;
+      }
+      changed = true;
+      this.#remember(listing);
+      return this.#expanded(listing);
+    });
+    return changed ? { ...report, services } : report;
+  }
+
+  /** From a snapshot: the addresses that hosts had. */
+  restore(services: Iterable<Service>): void {
+    for (const service of services) {
+      for (const { host, address, listed } of service.rows.values()) {
+        if (host === undefined || !listed) continue;
+        const known = this.#good.get(host) ?? [];
+        if (!known.includes(address)) this.#good.set(host, [...known, address].sort());
+      }
+    }
+  }
+
+  /** Takes a look-up in. Returns the listings that are others now. */
+  take(host: string, result: HostResult): Listing[] {
+    const services = this.#services.get(host);
+    if (services === undefined || result.kind === 'failed') return [];
+    const allowed: string[] = [];
+    let fault: string | undefined;
+    for (const address of result.addresses) {
+      const kind = this.#policy.fault(address);
+      if (kind === undefined) allowed.push(address);
+      else fault ??= `${address} is ${kind} (allowAddresses would permit it)`;
+    }
+    if (fault === undefined) this.#refused.delete(host);
+    else this.#refused.set(host, fault);
+    const before = this.#good.get(host) ?? [];
+    const kept = before.filter((address) => result.unknown === (address.includes(':') ? 6 : 4));
+    const now = [...new Set([...allowed, ...kept])].sort().slice(0, MAX_ADDRESSES);
+    if (allowed.length === 0 || now.join() === before.join()) return [];
+    this.#good.set(host, now);
+    return [...services].map((name) => this.#expanded(this.#listings.get(name)!));
+  }
+
+  /** All listings with host names, as they are now. */
+  all(): Listing[] {
+    return [...this.#listings.values()].map((listing) => this.#expanded(listing));
+  }
+
+  /** What is wrong with a host, a sentence each. */
+  *problems(): Iterable<string> {
+    for (const host of this.#services.keys()) {
+      const fault = this.#table.reason(host) ?? this.#refused.get(host);
+      const good = this.#good.get(host);
+      if (good !== undefined && fault !== undefined) yield `${host}: ${fault}; its last addresses stand`;
+      else if (good === undefined) {
+        yield `${host}: ${fault ?? 'not resolved yet'}; SRV only, and not probed`;
+      }
+    }
+  }
+
+  #remember(listing: Listing): void {
+    this.#listings.set(listing.name, listing);
+    const hosts = new Set(listing.rows.map(({ address }) => address).filter(isHostName));
+    for (const host of hosts) {
+      const services = this.#services.get(host) ?? new Set();
+      services.add(listing.name);
+      this.#services.set(host, services);
+      this.#table.want(host, this, this.#softTtl);
+    }
+    this.#leave(listing.name, hosts);
+    this.#hosts.set(listing.name, hosts);
+  }
+
+  #forget(name: string): void {
+    if (!this.#listings.delete(name)) return;
+    this.#leave(name, new Set());
+    this.#hosts.delete(name);
+  }
+
+  /** The service is at none but these hosts. */
+  #leave(name: string, hosts: ReadonlySet<string>): void {
+    for (const host of this.#hosts.get(name) ?? []) {
+      const services = this.#services.get(host);
+      if (hosts.has(host) || !services?.delete(name) || services.size > 0) continue;
+      this.#services.delete(host);
+      this.#refused.delete(host);
+      this.#good.delete(host);
+      this.#table.unwant(host, this);
+    }
+  }
+
+  #expanded(listing: Listing): Listing {
+    const rows = listing.rows.flatMap((row): Row[] => {
+      if (!isHostName(row.address)) return [row];
+      const host = row.address;
+      return this.#good.get(host)?.map((address) => ({ ...row, address, host })) ?? [{ ...row, host }];
+    });
+    return { ...listing, rows: collapseRows(rows) };
+  }
+}
