@@ -393,6 +393,20 @@ t.test('forward: who is asked for other names, and for whom', async (t) => {
   t.match(fault(wildcard), /127\.0\.0\.9:53 is this server itself/);
 });
 
+t.test('a file registry may have lists of targets', async (t) => {
+  const registry = (text: string) => LEAST.replace('path: services.yaml }', `path: targets.json${text} }`);
+  const path = '/etc/holdfast/targets.json';
+  const file = (text: string) => read(registry(text)).zones[0]!.registries[0];
+  t.strictSame(file(', format: targets'), { type: 'file', path, targets: { serviceLabel: 'job' } });
+  t.strictSame(file(', format: targets, serviceLabel: app, port: 80'), {
+    type: 'file',
+    path,
+    targets: { serviceLabel: 'app', port: 80 },
+  });
+  t.strictSame(file(''), { type: 'file', path });
+  t.equal(fault(registry(', port: 80')), `${FILE}:4: zones[0].registry.port: expected only with format: targets`);
+});
+
 t.test('a name server as registry: a zone whole or names, and what cannot be confirmed is refused', async (t) => {
   const registry = (text: string) => {
     return LEAST.replace('{ type: file, path: services.yaml }', `{ type: dns, servers: ["192.0.2.1:53"]${text} }`);

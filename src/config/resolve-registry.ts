@@ -8,6 +8,7 @@ import type {
   ConsulRegistryConfig,
   DnsRegistryConfig,
   EtcdRegistryConfig,
+  FileRegistryConfig,
   FilterConfig,
   HttpRegistryConfig,
   KindConfig,
@@ -49,7 +50,7 @@ export function resolveRegistry(
 function resolveKind(values: RegistryValues, at: KeyPath, zone: ZonePart, zoneAt: KeyPath, folder: string): KindConfig {
   switch (values.type) {
     case 'file':
-      return { type: 'file', path: resolvePath(folder, values.path) };
+      return resolveFile(values, at, folder);
     case 'etcd': {
       requireSoftTtl(zone, zoneAt, 'etcd');
       const { layout, endpoints, port } = values;
@@ -119,6 +120,21 @@ function requireSoftTtl(zone: ZonePart, zoneAt: KeyPath, registry: string): void
   if (zone.softTtl >= WATCHED_LEAST_SOFT_TTL_MS) return;
   const least = formatDuration(WATCHED_LEAST_SOFT_TTL_MS);
   throw new ResolveFault([...zoneAt, 'softTtl'], `expected ${least} or more: ${registry} cannot confirm sooner (R2)`);
+}
+
+function resolveFile(
+  { path, format, serviceLabel, port }: Extract<RegistryValues, { type: 'file' }>,
+  at: KeyPath,
+  folder: string,
+): FileRegistryConfig {
+  const file = { type: 'file', path: resolvePath(folder, path) } as const;
+  if (format === 'targets') {
+    const targets = { serviceLabel: serviceLabel ?? 'job', ...(port === undefined ? {} : { port }) };
+    return { ...file, targets };
+  }
+  if (serviceLabel !== undefined) throw new ResolveFault([...at, 'serviceLabel'], 'expected only with format: targets');
+  if (port !== undefined) throw new ResolveFault([...at, 'port'], 'expected only with format: targets');
+  return file;
 }
 
 function resolveDns(

@@ -200,6 +200,8 @@ export interface FileRegistryConfig {
   readonly type: 'file';
   /** A file or a directory of `*.yaml`, `*.yml`, `*.json`; absolute (resolved against the configuration's own folder). */
   readonly path: string;
+  /** It has targets in the form of Prometheus, and how they become services. */
+  readonly targets?: { readonly serviceLabel: string; readonly port?: number };
 }
 
 export interface DnsRegistryConfig {

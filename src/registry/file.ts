@@ -13,6 +13,7 @@ import { registryIdentity } from './identity.js';
 import { mergeContents } from './merge.js';
 import { LATE, OneFlight } from './one-flight.js';
 import type { Listing } from './registry.js';
+import type { TargetLabels } from './services-file.js';
 import { look, STILL_MS, systemReason } from './settled-file.js';
 import type { Adapter, Observation, PollContext } from './sync.js';
 import { DISK_DEADLINE_MS, type Fault, type FileClocks, frozen, unreadable, WatchedFile } from './watched-file.js';
@@ -41,6 +42,7 @@ export class FileRegistry implements Adapter {
   readonly firstSpread: Ms = 0;
   readonly recoverySpread: Ms = 0;
   readonly #path: string;
+  readonly #targets: TargetLabels | undefined;
   readonly #options: FileRegistryOptions;
   readonly #clocks: FileClocks;
   readonly #flight = new OneFlight();
@@ -57,6 +59,7 @@ export class FileRegistry implements Adapter {
     this.interval = Math.min(5000, Math.max(100, options.softTtl / 2));
     this.backoff = { base: Math.min(100, this.interval), cap: this.interval };
     this.#path = config.path;
+    this.#targets = config.targets;
     this.#options = options;
     this.#clocks = options.clocks ?? { mono: () => performance.now(), wall: () => Date.now() };
   }
@@ -141,7 +144,8 @@ export class FileRegistry implements Adapter {
     let file = this.#files.get(path);
     if (file === undefined) {
       const { limits, allowAddresses } = this.#options;
-      file = new WatchedFile(path, { file: path, limits, allowAddresses }, this.#clocks);
+      const targets = this.#targets === undefined ? {} : { targets: this.#targets };
+      file = new WatchedFile(path, { file: path, limits, allowAddresses, ...targets }, this.#clocks);
       this.#files.set(path, file);
     }
     return file;

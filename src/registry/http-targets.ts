@@ -60,7 +60,11 @@ export function readTargets(body: string, options: TargetsOptions): TargetsConte
   } catch {
     return 'the body is not JSON';
   }
-  if (!Array.isArray(groups)) return 'the body is not a list of target groups';
+  return Array.isArray(groups) ? readGroups(groups, options) : 'the body is not a list of target groups';
+}
+
+/** What groups say that were read already, or why they cannot be believed. */
+export function readGroups(groups: readonly unknown[], options: TargetsOptions): TargetsContents | string {
   const notes = new Notes();
   const doubts = new Notes();
   const services = new Map<string, Service>();

@@ -107,7 +107,7 @@ export class ListMemory {
       const before = this.#services;
       services += before.size;
       rows += this.#rows;
-      for (const name of [...report.gone, ...report.services.map((listing) => listing.name)]) {
+      for (const name of new Set([...report.gone, ...report.services.map((listing) => listing.name)])) {
         const replaced = before.get(name);
         if (replaced !== undefined) services--;
         rows -= replaced?.rows ?? 0;

@@ -2,6 +2,7 @@
 import { Worker } from 'node:worker_threads';
 import type { Ms } from '../system/clock.js';
 import { type ReadOptions, type ReadResult, readServicesFile } from './services-file.js';
+import { readTargetsFile } from './targets-file.js';
 import { parseJson } from './tree.js';
 
 export interface ParseJob {
@@ -26,7 +27,10 @@ export async function parseHere({ format, bytes, options }: ParseJob): Promise<R
   const fault = (reason: string, line?: number): ReadResult => {
     return { ok: false, reason: `${options.file}${line === undefined ? '' : `:${line}`}: ${reason}` };
   };
-  if (bytes.length === 0) return fault('empty (0 bytes); `services: {}` says that there are none', 1);
+  if (bytes.length === 0) {
+    const none = options.targets === undefined ? '`services: {}`' : '`[]`';
+    return fault(`empty (0 bytes); ${none} says that there are none`, 1);
+  }
   let text: string;
   try {
     text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
@@ -34,7 +38,9 @@ export async function parseHere({ format, bytes, options }: ParseJob): Promise<R
     return fault('not UTF-8 text');
   }
   const tree = format === 'json' ? parseJson(text) : (await import('./yaml-tree.js')).parseYaml(text);
-  return tree.ok ? readServicesFile(tree.root, options) : fault(tree.reason, tree.line);
+  if (!tree.ok) return fault(tree.reason, tree.line);
+  const { targets } = options;
+  return targets === undefined ? readServicesFile(tree.root, options) : readTargetsFile(tree.root, options, targets);
 }
 
 function parseElsewhere(job: ParseJob): Promise<ReadResult> {

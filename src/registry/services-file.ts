@@ -27,6 +27,15 @@ export interface ReadOptions {
   readonly file: string;
   readonly allowAddresses: readonly Cidr[];
   readonly limits: LimitsConfig;
+  /** It has targets in the form of Prometheus, see `targets-file.ts`. */
+  readonly targets?: TargetLabels;
+}
+
+/** How targets become services. */
+export interface TargetLabels {
+  readonly serviceLabel: string;
+  /** Of targets that have none. */
+  readonly port?: number;
 }
 
 /** What one file says. Plain data: it may come from another thread. */

@@ -40,12 +40,32 @@ export const commonOptions = {
   ),
 };
 
+/** Of a target group, in the form of Prometheus. */
+function serviceLabel<const G extends { readonly default?: string; readonly defaultText?: string }>(given: G) {
+  return scalar(
+    'name of a label',
+    (input) =>
+      typeof input === 'string' && /^[a-zA-Z_][a-zA-Z0-9_]{0,254}$/.test(input)
+        ? input
+        : expected('the name of a label, such as job', input),
+    'The label of a target group that names its service.',
+    given,
+  );
+}
+
 export const registryOptions = {
   file: {
     path: path(
       'A file, or a directory of `*.yaml`, `*.yml` and `*.json`. A relative path starts from the folder of the configuration.',
       { required: true },
     ),
+    format: choice(
+      ['services', 'targets'],
+      '`services`, see the [README](../README.md), or `targets`: lists as Prometheus has them, see [registries](registries.md#http).',
+      { default: 'services' },
+    ),
+    serviceLabel: serviceLabel({ defaultText: '`job`, with `format: targets`' }),
+    port: integer(1, 65535, 'With `format: targets`: of targets that have none.', {}),
   },
   etcd: {
     endpoints: list(
@@ -131,15 +151,7 @@ export const registryOptions = {
       min: '1s',
       max: '1h',
     }),
-    serviceLabel: scalar(
-      'name of a label',
-      (input) =>
-        typeof input === 'string' && /^[a-zA-Z_][a-zA-Z0-9_]{0,254}$/.test(input)
-          ? input
-          : expected('the name of a label, such as job', input),
-      'The label of a target group that names its service.',
-      { default: 'job' },
-    ),
+    serviceLabel: serviceLabel({ default: 'job' }),
     port: integer(1, 65535, 'Of targets that have none.', {}),
     tokenFile: path('A file with a bearer token, read again for every request.', {}),
     username: text('the name of a user', 'Basic authentication: the user.', {}),
