@@ -170,6 +170,65 @@ t.test('R6: a server without its leader is believed for what is new alone', asyn
   t.match(await poll(registry), { kind: 'unbelievable', reason: /index went back from \d+ to 3, and no leader/ });
 });
 
+t.test('what was being read when the watch broke is read again', async (t) => {
+  const fake = await fakeConsul(t);
+  for (const name of ['a', 'b']) fake.set(name, instance(name, '10.0.0.1'));
+  const registry = registryOf(t, fake);
+  await poll(registry);
+  fake.serviceDelay = 400;
+  const watch = new AbortController();
+  const following = registry.follow(watch.signal, () => undefined);
+  await until('the watches', () => fake.count(/index=/) >= 3);
+  const reads = fake.count(/^health\/service/);
+  fake.set('a', instance('a', '10.0.0.1', { tags: ['new'] }));
+  await until('the read', () => fake.count(/^health\/service/) > reads);
+  watch.abort();
+  await following;
+  fake.serviceDelay = 0;
+  const list = await poll(registry);
+  t.match(list, { services: [{ name: 'a', rows: [{ tags: ['new'] }] }, { name: 'b' }] });
+});
+
+t.test('a service that could not be read and has gone is not held against the list', async (t) => {
+  const fake = await fakeConsul(t);
+  fake.set('a', instance('a', '10.0.0.1'));
+  fake.set('b', instance('b', '10.0.0.2'));
+  fake.faults = { status: { path: /service\/b/, status: 500 } };
+  const registry = registryOf(t, fake);
+  t.match(await poll(registry), { removalsBelievable: false });
+  fake.remove('b', 'b');
+  t.strictSame((await poll(registry)) as object, {
+    ...((await poll(registry)) as object),
+    removalsBelievable: true,
+    rejected: [],
+  });
+});
+
+t.test('what is hidden is asked for once, not with every change of others', async (t) => {
+  const fake = await fakeConsul(t);
+  for (let i = 0; i < 5; i++) fake.set(`s${i}`, instance(`i${i}`, '10.0.0.1'));
+  const registry = registryOf(t, fake);
+  await poll(registry);
+  fake.faults = { hidden: (name) => name !== 's0' };
+  await poll(registry);
+  const reads = fake.count(/^health\/service/);
+  for (let i = 0; i < 3; i++) {
+    fake.set('s0', instance(`more${i}`, `10.0.1.${i}`));
+    await poll(registry);
+  }
+  t.ok(fake.count(/^health\/service/) - reads <= 4, 'only what changed');
+});
+
+t.test('the instances of a node that left go with it', async (t) => {
+  const mirror = new ConsulMirror(POLICY, 'dc1');
+  const node = { Node: 'n1', Address: '10.9.0.1', ModifyIndex: 1 };
+  mirror.takeServices({ body: { web: [] }, filtered: false });
+  mirror.takeNodes({ body: [node], filtered: false }, 1);
+  mirror.takeService('web', { body: [{ Node: node, Service: { ID: 'a', Port: 80 } }], filtered: false });
+  t.same([...mirror.takeNodes({ body: [], filtered: true }, 2)!.changed], [], 'hidden');
+  t.same([...mirror.takeNodes({ body: [], filtered: false }, 3)!.changed], ['web'], 'gone');
+});
+
 t.test('R7: a store that begins again has an index that went back, or another trust domain', async (t) => {
   const fake = await fakeConsul(t);
   fake.set('a', instance('a', '10.0.0.1'));

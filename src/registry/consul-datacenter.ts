@@ -240,7 +240,10 @@ export class ConsulDatacenter {
     if (name === 'services') {
       const told = found.changed.size + found.unread.size > 0;
       this.#plan.moved(index, told);
-      for (const gone of found.changed) this.#plan.forget(gone);
+      for (const gone of found.changed) {
+        this.#plan.forget(gone);
+        this.#failed.delete(gone);
+      }
     }
     return found;
   }
@@ -309,7 +312,11 @@ export class ConsulDatacenter {
     const at = this.#plan.begin(name);
     let reply = await read(stale && !exact);
     if (isFailure(reply) && stale && exact) reply = await read(true);
-    if (signal.aborted || mirror !== this.#mirror) return undefined;
+    if (mirror !== this.#mirror) return undefined;
+    if (signal.aborted) {
+      this.#plan.failed(name);
+      return undefined;
+    }
     const found = isFailure(reply) ? undefined : mirror.takeService(name, reply);
     if (isFailure(reply) || found === undefined) {
       const failure = isFailure(reply)

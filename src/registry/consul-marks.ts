@@ -45,9 +45,11 @@ export class ConsulMarks {
     const watched = { client: this.#client, gate: this.#gate, origin, path: this.#path };
     const query = { stale, more: { recurse: 'true' } };
     const take = (reply: ConsulReply): boolean => {
+      const before = JSON.stringify([this.releases, this.rejected]);
       this.#take(reply);
-      news();
-      return true;
+      const changed = JSON.stringify([this.releases, this.rejected]) !== before;
+      if (changed) news();
+      return changed;
     };
     await watchList({ ...watched, query }, this.#index, take, signal);
   }

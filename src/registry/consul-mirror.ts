@@ -79,10 +79,11 @@ export class ConsulMirror {
     }
     for (const [name, service] of this.#services) {
       if (seen.has(name)) continue;
-      service.listed = false;
-      // Hidden, or gone: its own answer tells.
-      if (filtered) findings.unread.add(name);
-      else {
+      if (filtered) {
+        // Hidden, or gone: its own answer tells, once.
+        if (service.listed) findings.unread.add(name);
+        service.listed = false;
+      } else {
         this.#drop(name);
         findings.changed.add(name);
       }
@@ -130,7 +131,11 @@ export class ConsulMirror {
     }
     for (const [key, node] of before) if (node.newest > index || (filtered && !nodes.has(key))) nodes.set(key, node);
     const changed = new Set<string>();
-    if ([...before.keys()].some((key) => !nodes.has(key))) this.nodesVersion++;
+    for (const key of before.keys()) {
+      if (nodes.has(key)) continue;
+      this.nodesVersion++;
+      this.#touchNode(key, changed);
+    }
     for (const [key, node] of nodes) {
       if (sameNode(before.get(key), node)) continue;
       this.nodesVersion++;
