@@ -91,4 +91,7 @@ t.test('nodes are passed on when they changed, by themselves too', async (t) => 
   t.same(memory.takeChange(change), { kind: 'confirmed' });
   t.match(memory.takeChange({ ...change, nodes: [] }), { kind: 'change', nodes: [] });
   t.same(take(), { kind: 'confirmed' }, 'none to tell of is as good as none');
+  const many = { ...list, services: [], nodes: [NODE, moved, NODE] };
+  t.equal(memory.overLimit(many, { ...LIMITS, maxEndpoints: 2 }), '3 nodes, more than limits.maxEndpoints (2)');
+  t.equal(memory.overLimit(many, { ...LIMITS, maxEndpoints: 3 }), undefined);
 });

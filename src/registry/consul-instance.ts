@@ -19,7 +19,8 @@ export interface Instance {
   readonly weights: { readonly Passing?: unknown; readonly Warning?: unknown };
 }
 
-const DEFAULTS: Defaults = { protocol: 'tcp', priority: 0, weight: 1 };
+/** The priority is the one that an agent's SRV records have. */
+const DEFAULTS: Defaults = { protocol: 'tcp', priority: 1, weight: 1 };
 /** Keys of a service's metadata that say what Consul has no place for. */
 const META = 'holdfast-';
 const FIELDS = { 'port-name': 'portName', protocol: 'protocol', priority: 'priority', zone: 'zone' } as const;

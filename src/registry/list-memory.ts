@@ -116,6 +116,8 @@ export class ListMemory {
     if (services > limits.maxServices) {
       return `${services} services, more than limits.maxServices (${limits.maxServices})`;
     }
+    const nodes = report.nodes?.length ?? 0;
+    if (nodes > limits.maxEndpoints) return `${nodes} nodes, more than limits.maxEndpoints (${limits.maxEndpoints})`;
     if (rows <= limits.maxEndpoints) return undefined;
     return `${rows} endpoints, more than limits.maxEndpoints (${limits.maxEndpoints})`;
   }

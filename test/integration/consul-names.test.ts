@@ -1,10 +1,11 @@
 /** Names of `naming: consul` against a real agent: what the golden file says of it is what it answers. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { exchangeTcp } from '../../src/ask/exchange.js';
 import { encodeQuery } from '../../src/dns/encode-query.js';
+import { freePort, Host, until } from '../blackbox/program.js';
 import { ASKED_TYPES, DOMAIN, golden, NAMES, registrations, showReply } from '../consul-names.js';
 import { ConsulServer, findConsul } from './consul-server.js';
 
@@ -30,5 +31,33 @@ t.test('an agent answers as the golden file says', { skip }, async (t) => {
     const query = encodeQuery({ id: 1, name: `${name}.${DOMAIN}`, type: ASKED_TYPES[type] })!;
     const reply = await exchangeTcp(query, { server, timeoutMs: 5000, accept: (bytes) => bytes });
     t.equal(showReply(reply), expected, `${name} ${type}`);
+  }
+
+  const host = new Host();
+  t.teardown(() => host.dispose());
+  host.port = await freePort();
+  writeFileSync(
+    host.config,
+    `version: 1
+listen: ["127.0.0.1:${host.port}"]
+stateDir: state
+runDir: run
+zones:
+  - name: ${DOMAIN}
+    naming: consul
+    check: { type: none }
+    registry: { type: consul, address: "${agent.origin}" }
+`,
+  );
+  const resolver = await host.serve();
+  await resolver.said('zone-synced');
+  const ours = { address: '127.0.0.1', port: host.port };
+  const ask = async (name: string, type: keyof typeof ASKED_TYPES): Promise<string> => {
+    const query = encodeQuery({ id: 1, name: `${name}.${DOMAIN}`, type: ASKED_TYPES[type] })!;
+    return showReply(await exchangeTcp(query, { server: ours, timeoutMs: 5000, accept: (bytes) => bytes }));
+  };
+  await until('names of addresses', async () => (await ask('0a000005.addr', 'A')).startsWith('NOERROR'));
+  for (const { name, type, ours: expected } of lines) {
+    t.equal(await ask(name, type), expected, `${name} ${type}, by way of holdfast`);
   }
 });
