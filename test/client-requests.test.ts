@@ -338,6 +338,32 @@ t.test('no request is lost while two of six are killed under load', async (t) =>
   t.match(client.status(), { requests: 400, failed: 0 });
 });
 
+t.test('what is wrong with the request itself, or its body, is told as it is, and blames nobody', async (t) => {
+  const { client, backends } = await stage(t, 2);
+  const { dispatcher } = client;
+  const wrong = { 'content-length': '3' };
+  await t.rejects(request('http://orders', { dispatcher, method: 'PUT', body: 'longer', headers: wrong }), {
+    code: 'UND_ERR_REQ_CONTENT_LENGTH_MISMATCH',
+  });
+  await t.rejects(request('http://orders', { dispatcher, headers: { 'x-bad': 'a\r\nb' } }), {
+    code: 'UND_ERR_INVALID_ARG',
+  });
+  const broken = Readable.from(
+    (async function* () {
+      yield 'a part';
+      throw new Error('the disk is gone');
+    })(),
+  );
+  await t.rejects(request('http://orders', { dispatcher, method: 'PUT', body: broken }), /the disk is gone/);
+  for (const backend of backends) backend.handle = (_, response) => response.socket!.end('no HTTP at all\r\n\r\n');
+  await t.rejects(request('http://orders', { dispatcher }), { name: 'HTTPParserError' });
+  t.match(client.status(), { held: [], failures: { other: 0, reset: 0 } });
+  t.same(
+    backends.map(({ requests }) => requests.length),
+    [0, 0],
+  );
+});
+
 t.test('a program that gives up is obeyed at once, at every stage', async (t) => {
   const { dns, client, backends } = await stage(t, 1, { hedgeAfter: 0 });
   const gone = { name: 'AbortError' };

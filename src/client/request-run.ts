@@ -272,14 +272,18 @@ export class RequestRun {
       void this.#next();
       return;
     }
+    // What is wrong with the request itself, or with the answer, is the same everywhere.
+    const own = this.#body.error ?? (one.connection !== undefined && failure === 'other' ? error : undefined);
+    if (own !== undefined) {
+      this.#end(own as Error);
+      return;
+    }
     this.#failed.push(failedTry(one.endpoint, failure, error));
     this.#context.services.counters.failures[failure]++;
     // A connection that was kept alive may just have been closed: the endpoint is as good as before.
     if (sent && kept && failure === 'reset') this.#tried.delete(one.key);
-    else if (!isLocal(error) && !(sent && failure === 'other')) this.#blame(one, failure);
-    if (this.#body.error !== undefined) this.#end(this.#body.error as Error);
-    else if (sent && failure === 'other') this.#end(error);
-    else if (this.#mayTry()) void this.#next();
+    else if (!isLocal(error)) this.#blame(one, failure);
+    if (this.#mayTry()) void this.#next();
     else if (this.#tries.size === 0) this.#giveUp('it was sent, and may not be sent again', error);
   }
 

@@ -8,6 +8,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Test } from 'tap';
+import { Agent, request } from 'undici';
 import { root } from '../root.js';
 import type { Count } from './drill-client.js';
 import { freePort, Host, until, ZONE } from './program.js';
@@ -73,6 +74,9 @@ export async function drill(
   await at(0.1, 'the registry is killed', () => registry.kill());
   await at(0.2, 'two backends are killed', () => [0, 1].map((i) => backends[i]!.kill('SIGKILL')));
   await at(0.35, 'one hangs', () => backends[2]!.kill('SIGSTOP'));
+  await at(0.45, 'the client has reported what it saw (R20)', async () =>
+    t.match(await metrics(host), /^holdfast_client_reports_total\{endpoint="known"\} [1-9]/m),
+  );
   await at(0.5, 'the resolver is killed and started again', async () => {
     resolver.kill('SIGKILL');
     await resolver.ended;
@@ -98,6 +102,14 @@ export async function drill(
     'every answer is of a backend',
   );
   await until('those that live are answered, and no others', () => answered(living));
+}
+
+async function metrics(host: Host): Promise<string> {
+  const dispatcher = new Agent({ connect: { socketPath: join(host.folder, 'run', 'control.sock') } });
+  const { body } = await request('http://localhost/metrics', { dispatcher });
+  const text = await body.text();
+  await dispatcher.close();
+  return text;
 }
 
 function configuration(port: number, registry: string): string {
