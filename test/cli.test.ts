@@ -299,6 +299,7 @@ function fakeSource(status: StatusDocument, asked: unknown[] = []): AdminSource 
       drops: [{ reason: 'loop', count: 2 }],
       forwardKept: 0,
       probes: { pass: 7, refused: 1 },
+      forwardKeptStale: 0,
       reports: { known: 4, unknown: 1, ejections: 2 },
       staleAnswers: 3,
       reloads: { ok: 1, failed: 2 },

@@ -283,6 +283,15 @@ t.test('kept answers: fresh ones only, for the very same question, as far as the
   ];
   for (const [what, asked] of others) t.equal(find(asked, 1_000), 0, what);
   t.equal(find(ask(), 1_000, message.length + 10), 0, 'it does not fit');
+  const ede = { ...answer, ede: EDE.STALE_ANSWER, ttls: new Uint16Array(0) };
+  kept.keep(ede, 1_000);
+  t.equal(find(ask(), 2_400), message.length + 17);
+  t.match(decode(out.slice(0, message.length + 17)), { answers: [{ ttl: 300 }], ede: { code: 3, text: '' }, opts: 1 });
+  t.ok(kept.stale);
+  t.equal(find(ask(), 1_000, message.length + 16), 0, 'with its extended error it does not fit');
+  kept.keep(answer, 1_000);
+  find(ask(), 1_000);
+  t.notOk(kept.stale);
   for (let i = 0; i < 15_000; i++)
     kept.keep({ ...answer, message: say(question(`n${i}.example`, 'A'), { answers: [a('192.0.2.1')] }) }, 1_000);
   t.ok(kept.size > 10_000 && kept.size < 15_000, 'it is bounded');

@@ -16,6 +16,7 @@ export interface CounterReadings {
   readonly forwardKept: number;
   /** Results of probes by outcome. */
   readonly probes: Readonly<Record<string, number>>;
+  readonly forwardKeptStale: number;
   /** R20. */
   readonly reports: { readonly known: number; readonly unknown: number; readonly ejections: number };
   /** Answers that went out while stale (R1). */
@@ -288,13 +289,13 @@ const DECLARATIONS: readonly Declaration[] = [
     help: 'Questions for names that no zone owns, by how they were answered.',
     kind: 'counter',
     labels: ['result'],
-    read: ({ status: { forward }, counters: { forwardKept } }) => {
+    read: ({ status: { forward }, counters: { forwardKept, forwardKeptStale } }) => {
       if (forward === undefined) return [];
       const { hits, stale, failureHits, local, refused, failures, queries } = forward.counts;
       const rest = queries - hits - stale - failureHits - local - refused - failures;
       const results = {
         hit: hits + forwardKept,
-        stale,
+        stale: stale + forwardKeptStale,
         'failure-hit': failureHits,
         local,
         refused,

@@ -105,8 +105,19 @@ function fitting(ends: Uint16Array, shift: number, room: number): number {
   return taken;
 }
 
+/** Header, question and records with the TTLs that they have when stale. */
+export function staleBytes({ bytes, ttls }: UpstreamReply): Uint8Array {
+  const out = bytes.slice();
+  for (const at of ttls) putU32(out, at, staleTtl(u32(out, at)));
+  return out;
+}
+
+function staleTtl(ttl: number): number {
+  return Math.max(1, Math.min(ttl, STALE_TTL_S));
+}
+
 function ttlNow(ttl: number, { age, stale }: Dressing): number {
-  if (stale) return Math.max(1, Math.min(ttl, STALE_TTL_S));
+  if (stale) return staleTtl(ttl);
   return Math.max(0, ttl - age);
 }
 

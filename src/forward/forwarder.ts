@@ -246,7 +246,8 @@ export class Forwarder {
     if (entry !== undefined) {
       const waits = this.#refresh(question, group, tcp, entry, now);
       if (!waits) {
-        this.#replies.stale(question, entry, limit, reply);
+        const settled = group.failing || (now < entry.retryAt && entry.failedIn === group.epoch);
+        this.#replies.stale(question, entry, limit, reply, settled);
         return;
       }
       this.#wait(this.#journeys.get(question.key), question, limit, reply, NEWS_MS, () =>

@@ -4,7 +4,7 @@ import type { ReplyForeign } from '../server/handover-desk.js';
 import type { KeptAnswer } from '../server/kept-answers.js';
 import type { Ms } from '../system/clock.js';
 import type { CachedFailure, CacheEntry } from './cache.js';
-import { composeEmpty, composeReply } from './compose.js';
+import { composeEmpty, composeReply, staleBytes } from './compose.js';
 import type { Ede } from './ede.js';
 import type { Question } from './question.js';
 import type { UpstreamReply } from './upstream-message.js';
@@ -14,7 +14,10 @@ const PREFETCH_PART = 0.1;
 const PREFETCH_LEAST_MS: Ms = 10_000;
 /** For less it is not worth to be handed to a thread. */
 const KEEP_LEAST_MS: Ms = 1_000;
+/** A thread gives a stale answer for so long; then it is seen here whether it is time for news. */
+const STALE_KEPT_MS: Ms = 2_000;
 const OPT_BYTES = 11;
+const NO_TTLS = new Uint16Array(0);
 
 /** Sums since the start. */
 export interface ForwardCounts {
@@ -54,10 +57,12 @@ export class Replies {
     reply(this.#compose(question, said, limit, { age: 0, live: true }));
   }
 
-  stale(question: Question, entry: CacheEntry, limit: number, reply: ReplyForeign): void {
+  /** `settled`: no news are under way, so a thread may give it again for a little while. */
+  stale(question: Question, entry: CacheEntry, limit: number, reply: ReplyForeign, settled = false): void {
     this.#counts.stale++;
     const code = entry.reply.rcode === RCODE.NXDOMAIN ? EDE.STALE_NXDOMAIN : EDE.STALE_ANSWER;
-    reply(this.#compose(question, entry.reply, limit, { age: 0, stale: true, ede: { code } }));
+    const message = this.#compose(question, entry.reply, limit, { age: 0, stale: true, ede: { code } });
+    reply(message, settled ? this.#keepableStale(question, entry, message, code) : undefined);
   }
 
   /** The upstream's own words say most; without any, why there are none. `live`: they have just come. */
@@ -83,25 +88,42 @@ export class Replies {
   }
 
   /**
-   * A name that is asked for again is left to the thread that asks, until a refresh is near. Not when the answer was
-   * cut for this client, nor what the thread cannot know to be the same question.
+   * A name that is asked for again is left to the thread that asks, until a refresh is near.
    */
   #keepable(question: Question, entry: CacheEntry, message: Uint8Array, now: Ms): KeptAnswer | undefined {
-    const { query, questionEnd, edns, checkingDisabled } = question;
     const { reply, storedAt, expiresAt } = entry;
-    const cut = (message[2]! & 2) !== 0 || reply.questionEnd !== questionEnd;
-    if (cut || query.length !== questionEnd + (edns ? OPT_BYTES : 0)) return undefined;
     const freshMs = storedAt + (expiresAt - storedAt) * (1 - PREFETCH_PART) - now;
-    if (freshMs < KEEP_LEAST_MS || reply.bytes.length > this.#maxUdp) return undefined;
+    if (freshMs < KEEP_LEAST_MS || !this.#isKeepable(question, reply, message)) return undefined;
     return {
       message: reply.bytes,
       ttls: reply.ttls,
-      dnssecOk: edns?.dnssecOk === true,
-      checkingDisabled,
+      dnssecOk: question.edns?.dnssecOk === true,
+      checkingDisabled: question.checkingDisabled,
       authenticData: reply.authenticData,
       age: ageOf(entry, now),
       freshMs,
     };
+  }
+
+  /** Held names of elsewhere wait for no busy control thread in an outage either. */
+  #keepableStale(question: Question, { reply }: CacheEntry, message: Uint8Array, ede: number): KeptAnswer | undefined {
+    if (!this.#isKeepable(question, reply, message)) return undefined;
+    return {
+      message: staleBytes(reply),
+      ttls: NO_TTLS,
+      dnssecOk: question.edns?.dnssecOk === true,
+      checkingDisabled: question.checkingDisabled,
+      authenticData: reply.authenticData,
+      age: 0,
+      freshMs: STALE_KEPT_MS,
+      ede,
+    };
+  }
+
+  /** Whether a thread can tell that another question is the same, and the answer was not cut for this client. */
+  #isKeepable({ query, questionEnd, edns }: Question, reply: UpstreamReply, message: Uint8Array): boolean {
+    const cut = (message[2]! & 2) !== 0 || reply.questionEnd !== questionEnd || reply.bytes.length > this.#maxUdp;
+    return !cut && query.length === questionEnd + (edns ? OPT_BYTES : 0);
   }
 
   #compose(

@@ -58,6 +58,7 @@ export class DaemonCounters {
       drops: Object.entries(drops).map(([reason, count]) => ({ reason, count })),
       forwardKept: at(COUNTER.forwardKept),
       probes: { ...resolver.outcomes },
+      forwardKeptStale: at(COUNTER.forwardKeptStale),
       reports: { ...resolver.desk.counts },
       staleAnswers: at(COUNTER.stale),
       reloads: { ok: reloads.done, failed: reloads.refused },

@@ -26,8 +26,10 @@ export const COUNTER = {
   truncated: 7,
   /** Answers with EDE 3 or 19, EDNS or not. */
   stale: 8,
-  /** Answers of upstreams that a thread had kept. */
+  /** Answers of upstreams that a thread had kept, fresh. */
   forwardKept: 9,
+  /** Likewise, stale. */
+  forwardKeptStale: 10,
   type: 16,
   rcode: 32,
   /** Written by the transport, once a batch. */

@@ -2,7 +2,7 @@
  * Answers of upstreams that a thread gives again by itself while they are fresh: names that are asked often cost no
  * detour. The control thread decides what is kept, and for how long; want of room drops the oldest.
  */
-import { HEADER_BYTES, TYPE } from '../dns/constants.js';
+import { HEADER_BYTES, OPTION_EDE, TYPE } from '../dns/constants.js';
 import { FOLD } from '../dns/names.js';
 import type { Query } from '../dns/query.js';
 
@@ -10,6 +10,8 @@ const MAX_BYTES = 4 * 1024 * 1024;
 /** What an entry takes beside its message. */
 const ENTRY_BYTES = 300;
 const OPT_BYTES = 11;
+/** Of an extended error without text. */
+const EDE_BYTES = 6;
 const PRIME = 0x01000193;
 
 export interface KeptAnswer {
@@ -25,6 +27,8 @@ export interface KeptAnswer {
   readonly age: number;
   /** It may be given for so many ms more. */
   readonly freshMs: number;
+  /** It is stale: the code of the extended error that goes along. Its TTLs stand as they are to be given. */
+  readonly ede?: number;
 }
 
 interface Entry extends KeptAnswer {
@@ -37,6 +41,8 @@ interface Entry extends KeptAnswer {
 export class KeptAnswers {
   readonly #entries = new Map<number, Entry>();
   #bytes = 0;
+  /** The last answer that was found is stale. */
+  stale = false;
 
   /** `now`: ms of the thread's own clock, here and in `find`. */
   keep(answer: KeptAnswer, now: number): void {
@@ -83,7 +89,8 @@ export class KeptAnswers {
     const entry = this.#entries.get(hashOf(bytes, questionEnd, dnssecOk, checkingDisabled));
     if (entry === undefined || now >= entry.until) return 0;
     const { message, ttls } = entry;
-    const size = message.length + opt;
+    const ede = edns ? (entry.ede ?? 0) : 0;
+    const size = message.length + opt + (ede > 0 ? EDE_BYTES : 0);
     if (size > limit || entry.dnssecOk !== dnssecOk || entry.checkingDisabled !== checkingDisabled) return 0;
     for (let at = questionEnd - 4; at < questionEnd; at++) if (bytes[at] !== message[at]) return 0;
     for (let at = HEADER_BYTES; at < questionEnd - 4; at++) if (FOLD[bytes[at]!] !== FOLD[message[at]!]) return 0;
@@ -97,7 +104,8 @@ export class KeptAnswers {
     out[3] = 0x80 | (authentic ? 0x20 : 0) | (checkingDisabled ? 0x10 : 0) | (message[3]! & 15);
     const age = Math.floor((now - entry.cameAt) / 1000);
     if (age > 0) for (let i = 0; i < ttls.length; i++) countDown(out, ttls[i]!, age);
-    if (edns) putOpt(out, message.length, dnssecOk, maxUdp);
+    if (edns) putOpt(out, message.length, dnssecOk, maxUdp, ede);
+    this.stale = entry.ede !== undefined;
     return size;
   }
 
@@ -124,8 +132,8 @@ function countDown(out: Uint8Array, at: number, seconds: number): void {
   out[at + 3] = left;
 }
 
-/** One more additional record: our OPT, without options. */
-function putOpt(out: Uint8Array, at: number, dnssecOk: boolean, maxUdp: number): void {
+/** One more additional record: our OPT, with an extended error unless `ede` is 0. */
+function putOpt(out: Uint8Array, at: number, dnssecOk: boolean, maxUdp: number, ede: number): void {
   const additionals = ((out[10]! << 8) | out[11]!) + 1;
   out[10] = additionals >>> 8;
   out[11] = additionals;
@@ -139,5 +147,12 @@ function putOpt(out: Uint8Array, at: number, dnssecOk: boolean, maxUdp: number):
   out[at + 7] = dnssecOk ? 0x80 : 0;
   out[at + 8] = 0;
   out[at + 9] = 0;
-  out[at + 10] = 0;
+  out[at + 10] = ede > 0 ? EDE_BYTES : 0;
+  if (ede === 0) return;
+  out[at + 11] = 0;
+  out[at + 12] = OPTION_EDE;
+  out[at + 13] = 0;
+  out[at + 14] = 2;
+  out[at + 15] = 0;
+  out[at + 16] = ede;
 }

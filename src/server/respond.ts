@@ -104,7 +104,10 @@ export class Responder {
     const { maxUdp } = this.#options;
     const size = this.#kept.find(query, length, this.#query, this.#limit, maxUdp, now, out);
     if (size === 0) return NEEDS_CONTROL;
-    this.#counters[COUNTER.forwardKept]!++;
+    if (this.#kept.stale) {
+      this.#counters[COUNTER.forwardKeptStale]!++;
+      this.#counters[COUNTER.stale]!++;
+    } else this.#counters[COUNTER.forwardKept]!++;
     this.#counters[COUNTER.rcode + (out[3]! & 15)]!++;
     return size;
   }
