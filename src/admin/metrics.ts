@@ -14,9 +14,10 @@ export interface CounterReadings {
   readonly drops: readonly { reason: string; count: number }[];
   /** Fresh answers of upstreams that an answer thread gave by itself. */
   readonly forwardKept: number;
+  /** Likewise, stale ones. */
+  readonly forwardKeptStale: number;
   /** Results of probes by outcome. */
   readonly probes: Readonly<Record<string, number>>;
-  readonly forwardKeptStale: number;
   /** R20. */
   readonly reports: { readonly known: number; readonly unknown: number; readonly ejections: number };
   /** Answers that went out while stale (R1). */
