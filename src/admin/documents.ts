@@ -92,6 +92,12 @@ export interface ProberStatus {
   /** How late its event loop or its schedule is. */
   lateMs?: Ms;
   localErrors?: number;
+  /** By how much intervals are longer than they should be; absent: they are not. */
+  stretch?: number;
+  /** R15: late in the last 10 s, or over budget. */
+  late?: boolean;
+  /** R15: what it lacked in the last 10 s, such as `EMFILE`. */
+  short?: string;
   /** R16: families whose timeouts are not believed at present, since when. */
   suspected?: { family: 'IPv4' | 'IPv6'; forMs: Ms }[];
 }

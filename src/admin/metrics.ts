@@ -204,6 +204,18 @@ const DECLARATIONS: readonly Declaration[] = [
     read: ({ status: { prober } }) => (prober.localErrors === undefined ? [] : one(prober.localErrors)),
   },
   {
+    name: 'holdfast_prober_stretch',
+    help: 'By how much intervals are longer than they should be: 1 when they are not (R17).',
+    kind: 'gauge',
+    read: ({ status: { prober } }) => (prober.pid === undefined ? [] : one(prober.stretch ?? 1)),
+  },
+  {
+    name: 'holdfast_prober_short',
+    help: '1 while probes fail by a fault of this host: no descriptors, no ports, no route (R15).',
+    kind: 'gauge',
+    read: ({ status: { prober } }) => one(flag(prober.short !== undefined)),
+  },
+  {
     name: 'holdfast_suspect_self',
     help: '1 while timeouts of probes are not believed, because so much timed out at once (R16).',
     kind: 'gauge',

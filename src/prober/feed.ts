@@ -97,6 +97,10 @@ export type FromProber =
       readonly targets: number;
       readonly late: Ms;
       readonly localErrors: number;
+      /** By how much intervals are longer than they should be, 1 or more. */
+      readonly stretch?: number;
+      /** The latest local error, for people. */
+      readonly reason?: string;
       /** How full the host's connection tracking table is, 0 to 1; absent where connections are not tracked. */
       readonly conntrack?: number;
     };

@@ -30,6 +30,8 @@ const TEXTS = [
   'expect',
 ] as const satisfies readonly (keyof Target)[];
 
+const ALIVE = ['op', 'at', 'targets', 'late', 'localErrors', 'stretch', 'reason', 'conntrack'];
+
 type Fields = Readonly<Record<string, unknown>>;
 
 export interface Checked<T> {
@@ -109,14 +111,23 @@ function readHello(fields: Fields): FromProber | undefined {
 }
 
 function readAlive(fields: Fields, now: BootMs): FromProber | undefined {
-  const { op, at, targets, late, localErrors, conntrack } = fields;
-  if (op !== 'alive' || !onlyKeys(fields, ['op', 'at', 'targets', 'late', 'localErrors', 'conntrack']))
+  const { op, at, targets, late, localErrors, stretch, reason, conntrack } = fields;
+  if (op !== 'alive' || !onlyKeys(fields, ALIVE)) return undefined;
+  if ((stretch !== undefined && !isTime(stretch)) || (reason !== undefined && typeof reason !== 'string'))
     return undefined;
   if (conntrack !== undefined && !isTime(conntrack)) return undefined;
   if (!isTime(at) || at > now + CLOCK_GRAIN_MS || !isTime(targets) || !isTime(late) || !isTime(localErrors))
     return undefined;
-  const tracked = conntrack === undefined ? {} : { conntrack };
-  return { op, at: Math.min(at, now), targets, late, localErrors, ...tracked };
+  return {
+    op,
+    at: Math.min(at, now),
+    targets,
+    late,
+    localErrors,
+    ...(stretch === undefined ? {} : { stretch }),
+    ...(reason === undefined ? {} : { reason: plain(reason) }),
+    ...(conntrack === undefined ? {} : { conntrack }),
+  };
 }
 
 function isTarget(item: unknown): item is Target {

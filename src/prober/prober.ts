@@ -133,8 +133,16 @@ function serveSession(options: ProberOptions, seed: number, onOpen: () => void):
     const sayAlive = (): void => {
       const { targets, late, localErrors, lastLocalError, stretch } = runner.stats();
       const conntrack = conntrackFill();
-      const tracked = conntrack === undefined ? {} : { conntrack };
-      session.send({ op: 'alive', at: clock.now().boot, targets, late, localErrors, ...tracked });
+      session.send({
+        op: 'alive',
+        at: clock.now().boot,
+        targets,
+        late,
+        localErrors,
+        stretch,
+        ...(lastLocalError === undefined ? {} : { reason: lastLocalError }),
+        ...(conntrack === undefined ? {} : { conntrack }),
+      });
       if (stretch > 1 === stretched) return;
       stretched = stretch > 1;
       log(stretched ? 'warn' : 'info', stretched ? 'over-budget' : 'inside-budget', {

@@ -9,8 +9,8 @@ import type { Target } from './feed.js';
 
 /** A new target's first probe, at the latest, as far as the budget allows. */
 const FIRST_WITHIN_MS = 1_000;
-/** Half of a gap's play is jitter, half is for moving to the phase; 2 % of R17's 20 % are left to late timers. */
-const PLAY = 0.18;
+/** Half of a gap's play is jitter, half is for moving to the phase; 5 % of R17's 20 % are left to late timers. */
+const PLAY = 0.15;
 /** The longest gap that is an interval kept, as a share of it. */
 const LONGEST_GAP = 1.2;
 /** Stretched intervals fill this share of the budget, so that chance crowds have room to drain. */
@@ -204,7 +204,7 @@ export class Schedule {
 
 /**
  * The gap from a probe at `from` to the next: one interval, moved towards the target's phase, with jitter.
- * Both moves together stay within 18 %. `phase` and `random` are 0 to 1.
+ * Both moves together stay within 15 %. `phase` and `random` are 0 to 1.
  */
 export function gapAfter(from: BootMs, interval: Ms, phase: number, random: number): Ms {
   const off = fold(phase - from / interval);

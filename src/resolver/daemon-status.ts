@@ -103,6 +103,9 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
       `over ${family} timeouts are not believed, for ${since} now: the fault is probably on this host (R16)`,
     );
   }
+  if (prober.state === 'ok' && prober.short !== undefined)
+    problems.push(`probes fail by a fault of this host (${prober.short}): they do not count (R15)`);
+  if (prober.state === 'ok' && prober.late) problems.push(lateText(prober));
   if (prober.state === 'stale') problems.push('the prober is silent: dead endpoints are not left out');
   if (prober.state === 'never')
     problems.push('no prober has connected: dead endpoints are not left out (holdfast probe)');
@@ -154,6 +157,11 @@ function unknownToAll({ zones }: Resolver, service: string, zone: string | undef
   if (zone === undefined) return `no zone has a service ${service}`;
   for (const { config } of zones) if (config.name === zone) return `zone ${zone} has no service ${service}`;
   return `there is no zone ${zone}`;
+}
+
+function lateText({ stretch = 1, lateMs = 0 }: StatusDocument['prober']): string {
+  const by = stretch > 1 ? `its intervals are ${stretch.toFixed(1)} times as long` : `by ${describeAge(lateMs).text}`;
+  return `the prober is late, ${by}: what dies is left out later (R15, R17)`;
 }
 
 /** UDP and TCP of an address in one line. */

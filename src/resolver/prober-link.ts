@@ -19,6 +19,7 @@ import { readFromProber } from '../prober/messages.js';
 import { BootClock } from '../system/boot-clock.js';
 import type { BootMs, Clock, Ms } from '../system/clock.js';
 import { KeptUnixSocket, type SocketChange } from '../system/unix-socket.js';
+import { ProberCondition } from './prober-condition.js';
 import type { Log } from './resolver.js';
 import { WaitingProbers } from './waiting-probers.js';
 
@@ -83,6 +84,7 @@ export class ProberLink {
   #session: Session | undefined;
   #onResults: (results: readonly ProbeResult[]) => void = () => {};
   #onConntrack: (fill: number) => void = () => {};
+  readonly condition: ProberCondition;
   #heard: BootMs | undefined;
   #silent = false;
   /** What the latest prober said of itself, kept when it is gone. */
@@ -92,6 +94,7 @@ export class ProberLink {
 
   constructor(options: ProberLinkOptions) {
     this.#log = options.log;
+    this.condition = new ProberCondition(options.log);
     this.#clock = options.clock ?? new BootClock();
     this.#stalledMs = options.stalledMs ?? STALLED_MS;
     // Streams last for ever, so the limits on a request's length do not apply; its head has a minute.
@@ -178,6 +181,9 @@ export class ProberLink {
       ...(heard === undefined ? {} : { lastHeardMs: heard }),
       ...(late === undefined ? {} : { lateMs: late }),
       ...(localErrors === undefined ? {} : { localErrors }),
+      ...(this.condition.stretch > 1 ? { stretch: this.condition.stretch } : {}),
+      ...(this.condition.isLate ? { late: true } : {}),
+      ...(this.condition.isShort ? { short: this.condition.reason ?? 'unknown' } : {}),
     };
   }
 
@@ -225,6 +231,7 @@ export class ProberLink {
     const session: Session = { id, out, untold: new Map(this.#targets), heard: this.#clock.now().boot, self: {} };
     this.#session = session;
     this.#latest = session.self;
+    this.condition.begin();
     request.resume();
     out.on('close', () => this.#lose(session));
     out.on('drain', () => {
@@ -280,6 +287,7 @@ export class ProberLink {
     } else if (message.op === 'alive') {
       session.self.late = message.late;
       session.self.localErrors = message.localErrors;
+      this.condition.note(message, now);
       if (message.conntrack !== undefined) this.#onConntrack(message.conntrack);
     }
   }

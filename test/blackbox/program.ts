@@ -81,6 +81,8 @@ export interface Surroundings {
   readonly env?: Readonly<Record<string, string>>;
   /** Descriptors that are passed on. */
   readonly sockets?: readonly number[];
+  /** Shell that goes before the command, which is in `$@`. */
+  readonly shell?: string;
 }
 
 /** A process of the program. Its output is kept. */
@@ -89,11 +91,15 @@ export class Process {
   output = '';
   readonly ended: Promise<number | string>;
 
-  constructor(args: readonly string[], cwd: string, { env = {}, sockets = [] }: Surroundings = {}) {
+  constructor(args: readonly string[], cwd: string, { env = {}, sockets = [], shell }: Surroundings = {}) {
     const command = [process.execPath, LAUNCHER, ...args];
     // As a service manager does it: sockets from descriptor 3 on, for the process that has this very number.
     const [program, ...rest] =
-      sockets.length === 0 ? command : ['sh', '-c', 'LISTEN_PID=$$ exec "$@"', 'sh', ...command];
+      shell !== undefined
+        ? ['sh', '-c', `${shell}\nexec "$@"`, 'sh', ...command]
+        : sockets.length === 0
+          ? command
+          : ['sh', '-c', 'LISTEN_PID=$$ exec "$@"', 'sh', ...command];
     this.child = spawn(program!, rest, {
       cwd,
       env: { ...process.env, ...(sockets.length === 0 ? {} : { LISTEN_FDS: String(sockets.length) }), ...env },
@@ -183,6 +189,10 @@ export class Host {
 
   probe(): Process {
     return this.run('probe', '--config', this.config);
+  }
+
+  probeWith(shell: string): Process {
+    return this.runIn({ shell }, 'probe', '--config', this.config);
   }
 
   /** A command that ends by itself. */

@@ -1,0 +1,84 @@
+/**
+ * R15: whether the prober is late, or short of what it needs, by its own word. One line at the beginning and one at the
+ * end; it has to be well for a while before it is called so.
+ */
+import type { FromProber } from '../prober/feed.js';
+import type { BootMs, Ms } from '../system/clock.js';
+import type { Log } from './events.js';
+
+type Alive = Extract<FromProber, { op: 'alive' }>;
+
+/** Later than this, or intervals longer by more than this, is told. */
+const LATE_MS: Ms = 1_000;
+const STRETCHED = 1.2;
+const WELL_AFTER_MS: Ms = 10_000;
+
+interface Trouble {
+  readonly since: BootMs;
+  last: BootMs;
+}
+
+export class ProberCondition {
+  readonly #log: Log;
+  #late: Trouble | undefined;
+  #short: Trouble | undefined;
+  #localErrors: number | undefined;
+  #wasLate = false;
+  /** The latest words, for the status. */
+  stretch = 1;
+  reason: string | undefined;
+
+  constructor(log: Log) {
+    this.#log = log;
+  }
+
+  get isLate(): boolean {
+    return this.#late !== undefined;
+  }
+
+  get isShort(): boolean {
+    return this.#short !== undefined;
+  }
+
+  /** Another prober: it counts from nothing. */
+  begin(): void {
+    this.#localErrors = undefined;
+  }
+
+  note({ late, localErrors, stretch = 1, reason }: Alive, now: BootMs): void {
+    this.stretch = stretch;
+    this.reason = reason;
+    const more = localErrors - (this.#localErrors ?? localErrors);
+    this.#localErrors = localErrors;
+    // Once may be a pause; it is late when it stays so.
+    const isLate = late >= LATE_MS || stretch > STRETCHED;
+    const stays = isLate && this.#wasLate;
+    this.#wasLate = isLate;
+    this.#late = this.#turn(this.#late, stays, now, 'prober-late', {
+      lateMs: Math.round(late),
+      stretch: Math.round(stretch * 100) / 100,
+      meaning: 'intervals are longer, and all that counts them',
+    });
+    this.#short = this.#turn(this.#short, more > 0, now, 'prober-short', {
+      localErrors: more,
+      reason,
+      meaning: 'probes fail by a fault of this host, which says nothing about endpoints (R15)',
+    });
+  }
+
+  #turn(
+    trouble: Trouble | undefined,
+    bad: boolean,
+    now: BootMs,
+    event: string,
+    fields: Readonly<Record<string, unknown>>,
+  ): Trouble | undefined {
+    if (bad) {
+      if (trouble === undefined) this.#log('warn', event, fields);
+      return { since: trouble?.since ?? now, last: now };
+    }
+    if (trouble === undefined || now - trouble.last < WELL_AFTER_MS) return trouble;
+    this.#log('info', `${event}-ended`, { lastedMs: Math.round(trouble.last - trouble.since) });
+    return undefined;
+  }
+}
