@@ -17,20 +17,49 @@ const base64 = (text: string): string => Buffer.from(text).toString('base64');
 export class EtcdServer {
   readonly #data: string;
   readonly #ports: readonly [number, number];
+  readonly #name: string;
+  /** Of all members, as etcd wants it. */
+  readonly #cluster: string;
   #process: ChildProcess | undefined;
   #token: string | undefined;
 
-  private constructor(folder: string, ports: readonly [number, number]) {
+  private constructor(folder: string, ports: readonly [number, number], name: string, cluster: string) {
     this.#data = join(folder, 'data');
     this.#ports = ports;
+    this.#name = name;
+    this.#cluster = cluster;
   }
 
   static async start(folder: string): Promise<EtcdServer> {
     mkdirSync(folder, { recursive: true });
-    const [client, peer] = await freePorts(2);
-    const server = new EtcdServer(folder, [client!, peer!]);
-    await server.run();
-    return server;
+    const [server] = await EtcdServer.cluster(folder, 1);
+    return server!;
+  }
+
+  /** Members of one cluster, all of them running. */
+  static async cluster(folder: string, size: number): Promise<EtcdServer[]> {
+    const ports = await freePorts(2 * size);
+    const peers = Array.from({ length: size }, (_, i) => `m${i}=http://127.0.0.1:${ports[2 * i + 1]}`);
+    const members = peers.map((_, i) => {
+      const own = join(folder, `m${i}`);
+      mkdirSync(own, { recursive: true });
+      return new EtcdServer(own, [ports[2 * i]!, ports[2 * i + 1]!], `m${i}`, peers.join());
+    });
+    await Promise.all(members.map((member) => member.run()));
+    return members;
+  }
+
+  /** Whether the others of its cluster follow it. */
+  async leads(): Promise<boolean> {
+    try {
+      const { header, leader } = (await this.call('maintenance/status', {})) as {
+        header: { member_id: string };
+        leader?: string;
+      };
+      return leader === header.member_id;
+    } catch {
+      return false;
+    }
   }
 
   get port(): number {
@@ -47,7 +76,7 @@ export class EtcdServer {
     const child = spawn(
       'etcd',
       [
-        ...['--name', 't', '--data-dir', this.#data, '--initial-cluster', `t=${peers}`],
+        ...['--name', this.#name, '--data-dir', this.#data, '--initial-cluster', this.#cluster],
         ...['--listen-client-urls', this.origin, '--advertise-client-urls', this.origin],
         ...['--listen-peer-urls', peers, '--initial-advertise-peer-urls', peers],
         ...['--heartbeat-interval', '500', '--election-timeout', '5000'],

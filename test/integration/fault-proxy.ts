@@ -44,10 +44,13 @@ export class FaultProxy {
   /** Of every request that came. */
   readonly requests: string[] = [];
   #fault: Fault | undefined;
-  #port = 0;
+  readonly #host: string;
+  #port: number;
 
-  private constructor(upstream: number, tls: TlsPair | undefined) {
+  private constructor(upstream: number, tls: TlsPair | undefined, host: string, port: number) {
     this.#upstream = upstream;
+    this.#host = host;
+    this.#port = port;
     this.#secure = tls !== undefined;
     const handle = (req: IncomingMessage, res: ServerResponse): void => void this.#handle(req, res);
     this.#server = tls === undefined ? createServer(handle) : createTlsServer({ ...tls }, handle);
@@ -58,15 +61,22 @@ export class FaultProxy {
     });
   }
 
-  /** @param upstream port on the loopback address */
-  static async start(upstream: number, tls?: TlsPair): Promise<FaultProxy> {
-    const proxy = new FaultProxy(upstream, tls);
-    await proxy.#listen(0);
+  /**
+   * @param upstream port on the loopback address
+   * @param at where it listens, 127.0.0.1 and any port by default
+   */
+  static async start(upstream: number, tls?: TlsPair, at: { host?: string; port?: number } = {}): Promise<FaultProxy> {
+    const proxy = new FaultProxy(upstream, tls, at.host ?? '127.0.0.1', at.port ?? 0);
+    await proxy.#listen(proxy.#port);
     return proxy;
   }
 
+  get port(): number {
+    return this.#port;
+  }
+
   get origin(): string {
-    return `${this.#secure ? 'https' : 'http'}://127.0.0.1:${this.#port}`;
+    return `${this.#secure ? 'https' : 'http'}://${this.#host}:${this.#port}`;
   }
 
   /** What breaks from now on. Streams that are open end, but for faults that leave them standing. */
@@ -99,7 +109,7 @@ export class FaultProxy {
   }
 
   async #listen(port: number): Promise<void> {
-    this.#server.listen(port, '127.0.0.1');
+    this.#server.listen(port, this.#host);
     await once(this.#server, 'listening');
     this.#port = (this.#server.address() as AddressInfo).port;
   }

@@ -1,11 +1,13 @@
 /** What every registry adapter has to bear, against the real server and a proxy that breaks in front of it. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { makeCertificates } from './certificates.js';
 import { type ConsulOptions, ConsulServer, findConsul } from './consul-server.js';
 import { EtcdServer, etcdVersion } from './etcd-server.js';
 import { type Fault, FaultProxy } from './fault-proxy.js';
+import { resolveTo } from './host-names.js';
 import { ObservedZone } from './observed-zone.js';
 import { TargetsServer } from './targets-server.js';
 
@@ -276,10 +278,28 @@ for (const kind of [etcd, consul, http]) {
   t.test(`${kind.name}: bad data loses its row and nothing else`, { buffered: true, skip }, async (t) => {
     const source = await kind.source(t);
     const { zone } = await ready(t, source);
-    await source.put('mixed', ['10.3.0.1', 'nonsense', '224.0.0.1']);
+    await source.put('mixed', ['10.3.0.1', 'non sense', '224.0.0.1']);
     await zone.until('the good endpoint', () => zone.addresses('mixed')[0] === '10.3.0.1');
     await zone.until('both bad ones are told', () => zone.status.rejected.length === 2);
-    t.match(zone.status.rejected.map(({ reason }) => reason).join(), /an IP address, not "nonsense".*is multicast/);
+    t.match(zone.status.rejected.map(({ reason }) => reason).join(), /IP address.*not "non sense".*is multicast/);
+  });
+
+  t.test(`${kind.name}: its host name resolves elsewhere`, { buffered: true, skip }, async (t) => {
+    const source = await kind.source(t);
+    const first = await FaultProxy.start(source.port);
+    const second = await FaultProxy.start(source.port, undefined, { host: '127.0.0.2', port: first.port });
+    t.teardown(() => Promise.all([first.stop(), second.stop()]));
+    for (const [service, addresses] of Object.entries(KNOWN)) await source.put(service, addresses);
+    const name = `${kind.name}.moved.test`;
+    resolveTo(name, '127.0.0.1');
+    const zone = open(t, `{ ${source.registry(`http://${name}:${first.port}`)} }`);
+    await known(zone);
+    t.equal(second.requests.length, 0);
+    resolveTo(name, '127.0.0.2');
+    await zone.pass(1500);
+    await first.break({ kind: 'refuse' });
+    await recovers(zone, source);
+    t.ok(second.requests.length > 0, 'the other place is asked');
   });
 
   t.test(`${kind.name}: the certificate expires`, { buffered: true, skip }, async (t) => {
@@ -475,6 +495,51 @@ t.test('etcd: of several members the dead ones do no harm', { buffered: true, sk
   await recovers(second, source);
   await recovers(zone, source);
 });
+
+t.test('etcd: of three members the leader is killed', { buffered: true, skip }, async (t) => {
+  const members = await EtcdServer.cluster(t.testdir({}), 3);
+  t.teardown(() => Promise.all(members.map((member) => member.stop())));
+  const leader = await leaderOf(members);
+  const others = members.filter((member) => member !== leader);
+  const source = etcdSource(others[0]!, '/three');
+  for (const [service, addresses] of Object.entries(KNOWN)) await source.put(service, addresses);
+  const endpoints = [leader, ...others].map(({ origin }) => origin);
+  const zone = open(t, `{ type: etcd, endpoints: ${JSON.stringify(endpoints)}, layout: plain, prefix: /three }`);
+  await known(zone);
+  await leader.stop();
+  await leaderOf(others);
+  await recovers(zone, source);
+});
+
+t.test(
+  'etcd: a follower without a quorum confirms nothing, and its word takes nothing away',
+  { buffered: true, skip },
+  async (t) => {
+    const members = await EtcdServer.cluster(t.testdir({}), 3);
+    t.teardown(() => Promise.all(members.map((member) => member.stop())));
+    const leader = await leaderOf(members);
+    const [follower, ...rest] = members.filter((member) => member !== leader);
+    const source = etcdSource(follower!, '/alone');
+    for (const [service, addresses] of Object.entries(KNOWN)) await source.put(service, addresses);
+    const zone = open(t, `{ ${source.registry(follower!.origin)} }`);
+    await known(zone);
+    for (const member of [leader, ...rest]) await member.stop();
+    await zone.until('it is not heard', () => !zone.status.heard);
+    await zone.pass(3000);
+    for (const member of [leader, ...rest]) void member.run();
+    await leaderOf(members);
+    await recovers(zone, source);
+  },
+);
+
+/** The member that the others follow, once there is one. */
+async function leaderOf(members: readonly EtcdServer[]): Promise<EtcdServer> {
+  for (let i = 0; i < 300; i++) {
+    for (const member of members) if (await member.leads()) return member;
+    await sleep(100);
+  }
+  throw new Error('no leader');
+}
 
 t.test('etcd: users, tokens that a restart forgets, a password that changes', { buffered: true, skip }, async (t) => {
   const server = await ownEtcd(t);
