@@ -31,8 +31,11 @@ export class ObservedZone {
   #known: Readonly<Record<string, readonly string[]>> = {};
   readonly #timer: NodeJS.Timeout;
 
-  /** @param registry as the configuration has it, in braces */
-  constructor(registry: string, softTtl = '2s') {
+  /**
+   * @param registry as the configuration has it, in braces
+   * @param more a line of the zone
+   */
+  constructor(registry: string, softTtl = '2s', more = '') {
     const text = `version: 1
 zones:
   - name: ${ZONE}
@@ -40,6 +43,7 @@ zones:
     softTtl: ${softTtl}
     check: { type: none }
     allowAddresses: ["127.0.0.0/8"]
+    ${more}
 `;
     const config = parseConfig(text, '/etc/holdfast/holdfast.yaml');
     const zone = config.zones[0]!;

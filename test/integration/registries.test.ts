@@ -784,3 +784,30 @@ t.test('consul: checks of instances and nodes, maintenance, ports', { buffered: 
   });
   await zone.until('an address that changed alone', () => zone.addresses('orders').includes('10.0.0.33'));
 });
+
+t.test('consul: another datacenter is away for a while', { buffered: true, skip: noConsul }, async (t) => {
+  const near = await ownConsul(t, { datacenter: 'dc1' });
+  const far = await ownConsul(t, { datacenter: 'dc2', node: 'far-1', joinWan: [near.wanPort] });
+  await consulSource(near).put('orders', KNOWN.orders);
+  const there = consulSource(far);
+  await there.put('orders', ['10.2.0.1']);
+  await there.put('remote', ['10.2.0.2']);
+  const naming = 'naming: consul\n    datacenters: [dc1, dc2]';
+  const zone = new ObservedZone(`{ type: consul, address: "${near.origin}" }`, '2s', naming);
+  t.teardown(() => zone.stop());
+  const reached = (): boolean => zone.addresses('remote.service.dc2')[0] === '10.2.0.2';
+  await zone.until('both datacenters', () => reached() && zone.addresses('orders.service').length === 3);
+  zone.hold({
+    'orders.service': KNOWN.orders,
+    'orders.service.dc1': KNOWN.orders,
+    'orders.service.dc2': ['10.2.0.1'],
+    'remote.service.dc2': ['10.2.0.2'],
+  });
+  await far.stop();
+  await zone.until('it is told', () => zone.status.rejected.some(({ reason }) => /datacenter dc2: /.test(reason)));
+  await consulSource(near).put('late', ['10.0.9.9']);
+  await zone.until('the near one goes on', () => zone.addresses('late.service')[0] === '10.0.9.9' && zone.status.heard);
+  await far.run();
+  await there.put('again', ['10.2.0.3']);
+  await zone.until('it is back', () => zone.addresses('again.service.dc2')[0] === '10.2.0.3', 80_000);
+});
