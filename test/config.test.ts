@@ -682,6 +682,15 @@ t.test('naming: consul has datacenters and agents', async (t) => {
     ],
   ];
   for (const [text, message] of refused) t.equal(fault(text), FILE + message);
+  const consul = (registry: string, ...lines: string[]) =>
+    zone('naming: consul', ...lines).replace('{ type: file, path: services.yaml }', registry);
+  const eu = '{ type: consul, datacenter: eu }';
+  t.same(read(consul(eu)).zones[0]!.datacenters, ['eu'], 'the datacenter of the registry');
+  t.same(read(consul('{ type: consul }')).zones[0]!.datacenters, ['dc1']);
+  t.equal(
+    fault(consul(eu, 'datacenters: [dc1]')),
+    `${FILE}:6: zones[0].datacenters: expected eu among them, whose catalog the registry reads`,
+  );
   const view = (address: string, more: string) =>
     `  - { name: consul, naming: consul, listen: ["${address}"], registry: { type: file, path: a.yaml }${more} }\n`;
   const views = `version: 1\nlisten: ["127.0.0.1:53", "127.0.0.2:53"]\nzones:\n`;

@@ -138,6 +138,8 @@ export interface ZoneStatus {
   rejected: { where: string; reason: string }[];
   rejectedCount: number;
   conflicts: string[];
+  /** With `naming: consul`: datacenters of the registry that are not in `datacenters`, so that their names are not answered. */
+  unanswered?: string[];
   /** Host names of endpoints that could not be resolved, a sentence each (R28). */
   hosts: string[];
   /** `off`: stale rows are not corrected. */

@@ -4,6 +4,7 @@ import { dirname, resolve as resolvePath } from 'node:path';
 import { showListen } from './addresses.js';
 import type { KeyPath } from './errors.js';
 import type { Places } from './places.js';
+import { resolveConsulNames } from './resolve-consul-names.js';
 import { ResolveFault } from './resolve-fault.js';
 import { checkServers, resolveForward } from './resolve-forward.js';
 import { resolveRegistry } from './resolve-registry.js';
@@ -63,7 +64,7 @@ function resolveZone(zone: ZoneValues, at: KeyPath, listen: readonly ListenAddre
   if (!registries) {
     throw new ResolveFault([...at, 'registry'], 'missing, expected a map such as { type: file, path: services.yaml }');
   }
-  checkConsul(zone, at, listen);
+  const datacenters = resolveConsulNames(zone, registries, at, listen);
   if (zone.listen) checkView(zone.listen, [...at, 'listen'], listen);
   const { registry: _one, registries: _many, listen: view, maxAnswers, addressSpace, services, check, ...rest } = zone;
   const resolved = registries.map((registry, i) => {
@@ -76,6 +77,7 @@ function resolveZone(zone: ZoneValues, at: KeyPath, listen: readonly ListenAddre
   }
   return {
     ...rest,
+    datacenters,
     registries: resolved,
     check: resolveCheck(check, [...at, 'check']),
     services: resolveServices(services, check, [...at, 'services']),
@@ -83,18 +85,6 @@ function resolveZone(zone: ZoneValues, at: KeyPath, listen: readonly ListenAddre
     ...(maxAnswers === undefined ? {} : { maxAnswers }),
     ...(addressSpace === undefined ? {} : { addressSpace }),
   };
-}
-
-/** What only `naming: consul` has. */
-function checkConsul(zone: ZoneValues, at: KeyPath, listen: readonly ListenAddress[]): void {
-  const { naming, datacenters, agentDns } = zone;
-  if (naming !== 'consul' && agentDns.length > 0) {
-    throw new ResolveFault([...at, 'agentDns'], 'expected only with naming: consul');
-  }
-  if (new Set(datacenters).size < datacenters.length) {
-    throw new ResolveFault([...at, 'datacenters'], 'a datacenter is there twice');
-  }
-  checkServers(agentDns, [...at, 'agentDns'], listen);
 }
 
 /** Throws a ResolveFault. */

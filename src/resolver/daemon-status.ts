@@ -91,6 +91,8 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
       const capacity = source === 'none' ? 'nothing to answer with yet' : 'capacity is frozen: no new endpoints';
       problems.push(`${title}: ${which} not heard for ${silent} (${reason ?? 'unknown'}); ${capacity}`);
     }
+    for (const datacenter of zone.unanswered ?? [])
+      problems.push(`${title}: names of datacenter ${datacenter} are not answered: it is not in datacenters (R21)`);
     for (const host of zone.hosts.slice(0, ALARMED_SHOWN)) problems.push(`${title}: ${host} (R28)`);
     if (zone.guard.alarm) problems.push(`${title}: ${alarmText(zone)}`);
     for (const name of zone.floor) problems.push(`${title}: ${name} is answered by the floor (R11)`);

@@ -57,6 +57,7 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
     rejected: zone.rejected.slice(0, SHOWN_REJECTIONS).map(({ where, reason }) => ({ where, reason })),
     rejectedCount: countOf(zone.rejected),
     conflicts: zone.names.labels.conflicts(),
+    ...(zone.names.namesNodes ? { unanswered: zone.names.nodes.otherDatacenters(zone.config.datacenters) } : {}),
     hosts: zone.sources.all.flatMap(({ hosts }) => [...hosts.problems()]),
     checks: hasChecks(zone, endpoints) ? 'on' : 'off',
     softTtlMs: zone.config.softTtl,

@@ -119,6 +119,15 @@ export class ZoneNodes {
     return this.#nodes.size;
   }
 
+  /** Datacenters of nodes that are none of these. */
+  otherDatacenters(known: readonly string[]): string[] {
+    const others = new Set<string>();
+    for (const { node } of this.#nodes.values()) {
+      if (node.datacenter !== undefined && !known.includes(node.datacenter)) others.add(node.datacenter);
+    }
+    return [...others].sort();
+  }
+
   *all(): Iterable<ListedNode> {
     for (const { node } of this.#nodes.values()) yield node;
   }

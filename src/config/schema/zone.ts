@@ -47,7 +47,7 @@ export const zoneOptions = {
     datacenter('A datacenter.', {}),
     '[dc1, dc2]',
     'With `naming: consul`: the datacenters whose names are answered. The first is the one that is meant by names that tell none.',
-    { default: ['dc1'], min: 1 },
+    { min: 1, defaultText: '`[dc1]`, or the `datacenter` of the registry' },
   ),
   agentDns: list(
     listenAddress('A DNS port.', {}),
