@@ -411,6 +411,26 @@ t.test('only a reply to what was asked, from who was asked, counts', async (t) =
   t.equal(client.forwarder.groups()[0]!.group.upstreams[0]!.forged, 4);
 });
 
+t.test('where somebody guesses at replies, the question goes by TCP', async (t) => {
+  const server = await upstream(t, ({ via }) => (via === 'tcp' ? { answers: [a('192.0.2.1')] } : undefined));
+  const behave = server.behave;
+  server.behave = (heard) => {
+    const { bytes, port, via } = heard;
+    if (via === 'tcp') return behave(heard);
+    const real = (bytes[0]! << 8) | bytes[1]!;
+    for (let i = 1; i <= 16; i++) server.send(say(bytes, { answers: [a('6.6.6.1')], id: (real + i) & 0xffff }), port);
+    // Then the one who guesses is right: too late.
+    server.send(say(bytes, { answers: [a('6.6.6.2')] }), port);
+    return undefined;
+  };
+  const client = new Client(t, [server.at]);
+  t.match((await client.ask('x.example', 'A')).answers, [{ address: '192.0.2.1' }]);
+  t.same(
+    server.heard.map(({ via }) => via),
+    ['udp', 'tcp'],
+  );
+});
+
 t.test('an upstream that does not answer is passed over, and never the last', async (t) => {
   let frozen = true;
   const slow = await upstream(t, () => (frozen ? undefined : { answers: [a('192.0.2.1')] }));

@@ -14,6 +14,8 @@ import type { Upstream, UpstreamGroup } from './upstreams.js';
 const TRY_MS: Ms = 400;
 /** RFC 9520 s.3.1: tries of one question at one server. */
 const MAX_TRIES = 3;
+/** So many messages that are no reply to what was asked: somebody guesses, and TCP leaves nothing to guess (RFC 5452 s.9.2). */
+const MAX_FORGED = 16;
 /** Askers have given up by then; what comes until now is still kept. */
 const LATE_MS: Ms = 5_000;
 /** While no upstream answers, nothing late is to be hoped for. */
@@ -125,6 +127,7 @@ export class Flight {
     this.#tries.set(upstream, (this.#tries.get(upstream) ?? 0) + 1);
     upstream.queries++;
     const query = encodeUpstreamQuery(question, randomInt(0x10000), edns);
+    let forged = 0;
     const one: Try = {
       upstream,
       late: false,
@@ -148,6 +151,10 @@ export class Flight {
         },
         forged: () => {
           upstream.forged++;
+          if (tcp || ++forged < MAX_FORGED) return;
+          one.cancel();
+          this.#open.delete(one);
+          this.#ask(upstream, true, edns);
         },
       }),
     };
