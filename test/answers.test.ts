@@ -14,7 +14,7 @@ import { encodeQuery } from '../src/dns/encode-query.js';
 import { joinName, nameToWire, wireToName } from '../src/dns/names.js';
 import { Query } from '../src/dns/query.js';
 import type { ChurnResult, ChurnTask } from './answers-churn-worker.js';
-import { type Record_, row, service, spec, World } from './answers-fixture.js';
+import { type Record_, row, SYNCED, service, spec, World } from './answers-fixture.js';
 import { root } from './root.js';
 
 const ZONE = 'svc.internal';
@@ -283,6 +283,23 @@ t.test('what a reader sees while the writer goes on', async (t) => {
     t.equal(world.ask(`web.${ZONE}`, 'A').rcode, 5);
     world.zone(ZONE, [service('web', [row('10.0.0.4', 80)])]);
     t.equal(changes, 2);
+  });
+
+  t.test('with an old handle a reader does not deny the names of the first list', async (t) => {
+    const world = new World();
+    const zone = new ZoneAnswers(world.table, world.table.allocZone(), spec(ZONE));
+    zone.setState({ ...SYNCED, synced: false });
+    world.table.onChange = () => undefined;
+    t.equal(world.ask(`s700.${ZONE}`, 'A').rcode, 2, 'no list yet');
+    for (let i = 0; i < 1000; i++) zone.putService(service(`s${i}`, [row('10.0.0.3', 80)]));
+    zone.setState(SYNCED);
+    const denied = Array.from({ length: 1000 }, (_, i) => world.ask(`s${i}.${ZONE}`, 'A').rcode).filter(
+      (rcode) => rcode !== 0 && rcode !== 2,
+    );
+    t.same(denied, []);
+    world.responder.update(world.table.share());
+    t.equal(world.ask(`s700.${ZONE}`, 'A').rcode, 0);
+    t.equal(world.ask(`t700.${ZONE}`, 'A').rcode, 3);
   });
 
   t.test('within a batch nothing is used again; after it everything is', async (t) => {

@@ -218,6 +218,8 @@ export class AnswerTable {
     if (slot < 0) {
       const block = this.put(entry);
       if (this.#index.full) {
+        // Readers of the old handle go on with what it shows, the states of zones included: they see none of what follows.
+        this.#detach();
         this.#index.rebuild();
         this.#reopen();
       }

@@ -43,6 +43,8 @@ export class ZoneSource implements Layer {
   readonly releases = new Map<string, { readonly wall: WallMs; readonly counts: WallMs }>();
   /** False: the first believable list replaces what is here without a guard (R29). */
   trusted = true;
+  /** The first list was taken in and not told of. */
+  #firstTaken = false;
   readonly #who: { readonly zone: string; registry?: string };
   readonly #log: Log;
   /** Addresses of host names left while the registry was not heard. */
@@ -105,8 +107,15 @@ export class ZoneSource implements Layer {
     this.epoch = report.epoch;
     this.revision = report.revision;
     this.rejected = report.rejected;
-    if (first) this.#log('info', 'zone-synced', { ...this.#who, services: this.catalog.services.size });
+    this.#firstTaken = first;
     return touched;
+  }
+
+  /** To be called when what was taken in is answered: only then is it said. */
+  tellFirst(): void {
+    if (!this.#firstTaken) return;
+    this.#firstTaken = false;
+    this.#log('info', 'zone-synced', { ...this.#who, services: this.catalog.services.size });
   }
 
   /**

@@ -116,6 +116,7 @@ export class Zone {
     }
     this.#heed(now);
     this.#show(now);
+    source.tellFirst();
   }
 
   /** R28: what a host name was found to be. */
