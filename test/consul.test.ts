@@ -151,6 +151,27 @@ t.test('R6: what a token does not see any more stands, what it sees goes', async
   t.match(await poll(registry), { removalsBelievable: true, services: [{ name: 'mine' }] });
 });
 
+t.test('R6: that a token sees less is told by the watch, too', async (t) => {
+  const fake = await fakeConsul(t);
+  for (const name of ['mine', 'yours']) fake.set(name, instance(name, '10.0.0.1'));
+  const { rows, reports } = following(t, registryOf(t, fake));
+  await until('the list', () => rows.size === 2);
+  await until('the watches', () => fake.count(/index=/) >= 3);
+  fake.faults = { hidden: (name) => name === 'yours' };
+  fake.set('mine', instance('second', '10.0.0.2'));
+  await until('the change', () => rows.get('mine')?.length === 2);
+  await until('it is told', () => {
+    const last = reports.findLast((report) => report.kind === 'change' || report.kind === 'list');
+    return (
+      last !== undefined && 'rejected' in last && last.rejected.some(({ reason }) => /token does not see/.test(reason))
+    );
+  });
+  t.same(
+    rows.get('yours')?.map(({ address }) => address),
+    ['10.0.0.1'],
+  );
+});
+
 t.test('R6: a server without its leader is believed for what is new alone', async (t) => {
   const fake = await fakeConsul(t);
   fake.set('a', instance('a', '10.0.0.1'));

@@ -53,8 +53,8 @@ export class ConsulDatacenter {
   #wake: (() => void) | undefined;
   /** Why the lists are not the leader's word. */
   #doubt: string | undefined;
-  /** The token does not see all that is in the lists. */
-  #filtered = false;
+  /** Lists of which the token does not see all. */
+  readonly #filtered = new Set<ListName>();
 
   constructor(options: DatacenterOptions) {
     this.#options = options;
@@ -83,7 +83,7 @@ export class ConsulDatacenter {
   /** Why what the lists leave out is not known to have left (R6). */
   get partial(): string | undefined {
     if (this.#doubt !== undefined) return this.#doubt;
-    if (this.#filtered) return 'the token does not see all services, checks and nodes';
+    if (this.#filtered.size > 0) return 'the token does not see all services, checks and nodes';
     const [unknown] = [...this.#failed].filter(([name]) => !this.#mirror.hasRead(name));
     return unknown && `service ${unknown[0]} cannot be read: ${unknown[1]}`;
   }
@@ -114,16 +114,13 @@ export class ConsulDatacenter {
     const wentBack = known !== undefined && LISTS.some((name, i) => lists[i]!.index < known[name]);
     // Of another lineage: what was known says nothing of it.
     if (wentBack) this.#begin();
-    const findings: Findings[] = [];
     for (const [i, name] of LISTS.entries()) {
       const found = this.#take(name, lists[i]!, lists[i]!.index);
       if (typeof found === 'string') return { kind: 'unbelievable', reason: `${PATHS[name]}: ${found}` };
-      findings.push(found);
     }
     this.#origin = origin;
     this.#target = undefined;
     this.#doubt = lists.find((list) => list.doubt !== undefined)?.doubt;
-    this.#filtered = lists.some((list) => list.filtered);
     return (await this.#read(this.#plan.wanted, signal)) ?? (await this.#lookThrough(signal));
   }
 
@@ -235,6 +232,8 @@ export class ConsulDatacenter {
           : this.#mirror.takeNodes(reply, Number(index));
     if (found === undefined) return 'the answer is not that of Consul';
     this.#indexes = { ...(this.#indexes ?? { nodes: 0n, checks: 0n, services: 0n }), [name]: index };
+    if (reply.filtered) this.#filtered.add(name);
+    else this.#filtered.delete(name);
     for (const changed of found.changed) this.#changed.add(changed);
     this.#plan.want(found.unread);
     if (name === 'services') {
