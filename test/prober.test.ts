@@ -40,6 +40,7 @@ import { PROBES } from '../src/prober/probes/probe.js';
 import { probeTcp } from '../src/prober/probes/tcp.js';
 import { ProbeRunner } from '../src/prober/runner.js';
 import { gapAfter, Schedule } from '../src/prober/schedule.js';
+import { shareOut } from '../src/prober/shares.js';
 import { ProberLink, type ProberLinkOptions } from '../src/resolver/prober-link.js';
 import { BootClock } from '../src/system/boot-clock.js';
 import type { Clock } from '../src/system/clock.js';
@@ -179,6 +180,41 @@ t.test('R17: the schedule', async (t) => {
     t.equal(starts.size, 20_000, 'each had its turn');
     t.ok(probes <= 500 * 120 + 20, `${probes} probes in 120 s`);
     t.ok(worst >= 42_000, 'the stretched interval is what results carry');
+  });
+
+  await t.test('zones share the budget: one that asks for very much stretches itself alone', async (t) => {
+    const schedule = new Schedule(500, 1);
+    const of = (group: string, count: number) =>
+      targets(count, { group }).map((one) => ({ ...one, key: `${group} ${one.key}` }));
+    schedule.set([...of('large', 20_000), ...of('small', 500)], 0);
+    const starts = play(schedule, 0, 60_000);
+    const small = of('small', 500).map(({ key }) => starts.get(key) ?? []);
+    t.ok(
+      small.every((times) => times.length > 0 && times[0]! <= 2_500),
+      'new ones of the small zone do not wait for those of the large one',
+    );
+    const late = small.flatMap((times) => times.slice(1).map((at, i) => at - times[i]!)).filter((gap) => gap > 6_000);
+    t.same(late, [], 'and keep their interval');
+    t.ok(schedule.stretch > 10, `the large one is stretched ${schedule.stretch} times`);
+    schedule.change(
+      [],
+      of('large', 20_000).map(({ key }) => key),
+      60_000,
+    );
+    t.equal(schedule.stretch, 1);
+  });
+
+  await t.test('what a zone does not need is the others’, and parts are equal when all need more', async (t) => {
+    const given = (budget: number, ...asks: number[]) => {
+      const shares = asks.map((asked) => ({ asked, settled: 0, given: 0 }));
+      shareOut(shares, budget);
+      return shares.map((share) => share.given);
+    };
+    t.same(given(100, 20, 30), [20, 30]);
+    t.same(given(100, 500, 10), [90, 10]);
+    t.same(given(90, 500, 60, 1_000), [30, 30, 30]);
+    t.same(given(100, 10, 60, 1_000), [10, 45, 45]);
+    t.same(given(100), []);
   });
 
   await t.test('what clients report is due at once, inside the budget, and never twice at a time', async (t) => {

@@ -79,10 +79,20 @@ interface Entry<Holder> {
   others: Map<Holder, Ms> | undefined;
 }
 
+/** Whose share of the prober's budget a holder's target is in. */
+export interface Groups<Holder> {
+  of(holder: Holder): string | undefined;
+}
+
 /** Probe targets and who holds them: equal settings are one target, whatever service or zone it is for (R13). */
 export class TargetSet<Holder> {
+  readonly #groups: Groups<Holder>;
   readonly #entries = new Map<string, Entry<Holder>>();
   readonly #changed = new Set<string>();
+
+  constructor(groups: Groups<Holder> = { of: () => undefined }) {
+    this.#groups = groups;
+  }
 
   /** Returns true when it is the first holder of the key. */
   hold(target: Target, settings: JudgeSettings, holder: Holder): boolean {
@@ -126,7 +136,7 @@ export class TargetSet<Holder> {
   /** The interval that is asked for the key: the shortest of its holders'. */
   interval(key: string): Ms | undefined {
     const entry = this.#entries.get(key);
-    return entry === undefined ? undefined : effective(entry).interval;
+    return entry === undefined ? undefined : shortest(entry);
   }
 
   /** The target as it was last asked for; undefined when nobody holds the key. */
@@ -142,7 +152,7 @@ export class TargetSet<Holder> {
   }
 
   all(): Target[] {
-    return [...this.#entries.values()].map(effective);
+    return [...this.#entries.values()].map((entry) => this.#told(entry));
   }
 
   get size(): number {
@@ -156,16 +166,25 @@ export class TargetSet<Holder> {
     for (const key of this.#changed) {
       const entry = this.#entries.get(key);
       if (entry === undefined) remove.push(key);
-      else add.push(effective(entry));
+      else add.push(this.#told(entry));
     }
     this.#changed.clear();
     return { add, remove };
   }
+
+  /** As the prober is told of it. */
+  #told(entry: Entry<Holder>): Target {
+    const interval = shortest(entry);
+    const group = this.#groups.of(entry.first.holder);
+    const { target } = entry;
+    if (group === undefined) return interval === target.interval ? target : { ...target, interval };
+    return { ...target, interval, group };
+  }
 }
 
 /** The shortest interval that a holder asks for. */
-function effective({ target, first, others }: Entry<unknown>): Target {
+function shortest({ first, others }: Entry<unknown>): Ms {
   let { interval } = first;
   if (others !== undefined) for (const one of others.values()) interval = Math.min(interval, one);
-  return interval === target.interval ? target : { ...target, interval };
+  return interval;
 }

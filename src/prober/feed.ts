@@ -28,6 +28,8 @@ export interface Target {
   readonly protocol?: 'udp';
   readonly interval: Ms;
   readonly timeout: Ms;
+  /** Whose share of the budget it is in (R17); the same for all without it. */
+  readonly group?: string;
   /** The address that it is probed from; the prober's own setting. Absent: as the system chooses. */
   readonly source?: string;
   readonly path?: string;

@@ -22,6 +22,7 @@ const TEXTS = [
   'body',
   'identityBody',
   'drainHeader',
+  'group',
   'tlsName',
   'grpcService',
   'query',

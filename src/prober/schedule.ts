@@ -1,11 +1,12 @@
 /**
  * When each target is probed (R17). Pure: every method gets the time. The work is constant: a target has its
  * phase from a hash, every gap is 0.8 to 1.2 of the interval, nothing is ever caught up, and when the targets
- * ask for more than the budget all intervals stretch alike.
+ * ask for more than the budget all intervals of a zone stretch alike.
  */
 import type { BootMs, Ms } from '../system/clock.js';
 import { type Due, DueHeap } from './due-heap.js';
 import type { Target } from './feed.js';
+import { type Share, shareOut } from './shares.js';
 
 /** A new target's first probe, at the latest, as far as the budget allows. */
 const FIRST_WITHIN_MS = 1_000;
@@ -28,8 +29,21 @@ export interface Turn {
   readonly interval: Ms;
 }
 
+/** The targets of one zone: a share of the budget is theirs. */
+interface Group extends Share {
+  readonly heap: DueHeap<Entry>;
+  /** When its next probe would be, were all zones equally busy: of those that have one due, the earliest has the turn. */
+  turn: number;
+  size: number;
+  /** Those that were probed before. */
+  started: number;
+  /** From when on the next new target may have its first probe. */
+  newSlot: number;
+}
+
 interface Entry extends Due {
   target: Target;
+  group: Group;
   readonly hash: number;
   turns: number;
   /** Start of the latest probe; undefined before the first. */
@@ -39,16 +53,13 @@ interface Entry extends Due {
 
 export class Schedule {
   readonly #entries = new Map<string, Entry>();
-  readonly #heap = new DueHeap<Entry>();
   /** Times inside are less by this: a pause moves everything at once, in constant time. */
   #paused: Ms = 0;
   /** From when on the next probe is inside the budget. */
   #slot = 0;
-  /** From when on the next new target may have its first probe. */
-  #newSlot = 0;
-  /** Probes a second that the targets ask for, and those of them that were probed before. */
-  #asked = 0;
-  #settled = 0;
+  readonly #groups = new Map<string, Group>();
+  /** What groups ask for has changed since the budget was shared out. */
+  #unshared = false;
   #late: Ms = 0;
 
   /**
@@ -68,9 +79,11 @@ export class Schedule {
     return this.#entries.has(key);
   }
 
-  /** By how much intervals are stretched to stay inside the budget, 1 or more. */
+  /** By how much intervals are stretched to stay inside the budget, 1 or more: of the group that suffers most. */
   get stretch(): number {
-    return Math.max(1, this.#asked / (this.budget * FILL));
+    let most = 1;
+    for (const group of this.#groups.values()) most = Math.max(most, this.#stretchOf(group));
+    return most;
   }
 
   /** These targets and no others. Those that stay keep their time. */
@@ -98,9 +111,9 @@ export class Schedule {
     for (const key of keys) {
       const entry = this.#entries.get(key);
       if (entry === undefined || entry.busy || entry.due <= time) continue;
-      this.#heap.remove(entry);
+      entry.group.heap.remove(entry);
       entry.due = time;
-      this.#heap.add(entry);
+      entry.group.heap.add(entry);
     }
   }
 
@@ -108,13 +121,16 @@ export class Schedule {
   take(now: BootMs, room: number): Turn[] {
     const time = now - this.#paused;
     const turns: Turn[] = [];
-    for (let entry = this.#heap.peek(); entry !== undefined && turns.length < room; entry = this.#heap.peek()) {
-      if (entry.due > time || this.#slot > time) break;
+    while (turns.length < room && this.#slot <= time) {
+      const entry = this.#nextDue(time);
+      if (entry === undefined) break;
+      const { group } = entry;
       this.#slot = Math.max(this.#slot, time - BURST_MS) + 1_000 / this.budget;
-      this.#heap.remove(entry);
+      group.turn = Math.max(group.turn, time - BURST_MS) + (1_000 * this.#groups.size) / this.budget;
+      group.heap.remove(entry);
       this.#late = Math.max(this.#late, time - entry.due);
       turns.push({ target: entry.target, started: now, interval: this.#kept(entry, time) });
-      if (entry.started === undefined) this.#settled += 1_000 / entry.target.interval;
+      if (entry.started === undefined) settle(entry);
       entry.started = time;
       entry.busy = true;
     }
@@ -131,8 +147,9 @@ export class Schedule {
 
   /** When `take` may have something; Infinity when nothing is scheduled. */
   nextWake(): BootMs {
-    const next = this.#heap.peek();
-    return next === undefined ? Number.POSITIVE_INFINITY : Math.max(next.due, this.#slot) + this.#paused;
+    let next = Number.POSITIVE_INFINITY;
+    for (const { heap } of this.#groups.values()) next = Math.min(next, heap.peek()?.due ?? next);
+    return Math.max(next, this.#slot) + this.#paused;
   }
 
   /** The process stood still for `gap`: everything comes so much later, in the same order and spacing (A21). */
@@ -149,57 +166,119 @@ export class Schedule {
 
   clear(): void {
     this.#entries.clear();
-    this.#heap.clear();
-    this.#asked = 0;
-    this.#settled = 0;
+    this.#groups.clear();
   }
 
   #add(target: Target, time: number): void {
     const hash = hashText(target.key, this.seed);
-    // The budget that settled targets leave, or half of it: a wave of new rows does not delay them.
-    const forNew = Math.max(this.budget * FILL - this.#settled, this.budget * NEW_SHARE);
-    this.#newSlot = Math.max(this.#newSlot + 1_000 / forNew, time);
+    const group = this.#join(target);
+    // What settled targets leave of the part, or half of it: a wave of new rows delays neither them nor other zones.
+    const part = this.#partOf(group);
+    const forNew = Math.max(part - group.settled, part * NEW_SHARE);
+    group.newSlot = Math.max(group.newSlot + 1_000 / forNew, time);
     const soon = time + fraction(hash) * Math.min(FIRST_WITHIN_MS, target.interval);
-    const due = Math.max(soon, this.#newSlot);
-    const entry: Entry = { target, hash, due, place: -1, turns: 0, started: undefined, busy: false };
+    const due = Math.max(soon, group.newSlot);
+    const entry: Entry = { target, group, hash, due, place: -1, turns: 0, started: undefined, busy: false };
     this.#entries.set(target.key, entry);
-    this.#asked += 1_000 / target.interval;
-    this.#heap.add(entry);
+    entry.group.heap.add(entry);
   }
 
   #replace(entry: Entry, target: Target, time: number): void {
-    const rate = 1_000 / target.interval - 1_000 / entry.target.interval;
-    this.#asked += rate;
-    if (entry.started !== undefined) this.#settled += rate;
+    const waits = entry.place !== -1;
+    entry.group.heap.remove(entry);
+    this.#leave(entry);
+    entry.group = this.#join(target);
+    if (waits) entry.group.heap.add(entry);
     const sooner = target.interval < entry.target.interval;
     entry.target = target;
+    if (entry.started !== undefined) settle(entry);
     if (!sooner || entry.busy) return;
     const due = entry.due;
-    this.#heap.remove(entry);
+    entry.group.heap.remove(entry);
     this.#plan(entry, time, due);
   }
 
   #remove(key: string): void {
     const entry = this.#entries.get(key);
     if (entry === undefined) return;
-    this.#heap.remove(entry);
+    entry.group.heap.remove(entry);
     this.#entries.delete(key);
-    this.#asked = this.#entries.size === 0 ? 0 : Math.max(0, this.#asked - 1_000 / entry.target.interval);
-    if (entry.started !== undefined) this.#settled = Math.max(0, this.#settled - 1_000 / entry.target.interval);
+    this.#leave(entry);
   }
 
   #plan(entry: Entry, time: number, latest = Number.POSITIVE_INFINITY): void {
-    const interval = entry.target.interval * this.stretch;
+    const interval = entry.target.interval * this.#stretchOf(entry.group);
     const from = entry.started ?? time;
     const random = fraction(hashNumber(entry.hash, ++entry.turns));
     entry.due = Math.max(time, Math.min(latest, from + gapAfter(from, interval, fraction(entry.hash), random)));
-    this.#heap.add(entry);
+    entry.group.heap.add(entry);
+  }
+
+  /** What is due of the group whose turn it is. */
+  #nextDue(time: number): Entry | undefined {
+    let best: Entry | undefined;
+    for (const group of this.#groups.values()) {
+      const entry = group.heap.peek();
+      if (entry === undefined || entry.due > time) continue;
+      if (best === undefined || group.turn < best.group.turn) best = entry;
+    }
+    return best;
+  }
+
+  #join({ group: name = '', interval }: Target): Group {
+    let group = this.#groups.get(name);
+    if (group === undefined) {
+      group = { asked: 0, settled: 0, given: 0, heap: new DueHeap(), turn: 0, size: 0, started: 0, newSlot: 0 };
+      this.#groups.set(name, group);
+    }
+    group.size++;
+    group.asked += 1_000 / interval;
+    this.#unshared = true;
+    return group;
+  }
+
+  #leave({ group, target, started }: Entry): void {
+    const rate = 1_000 / target.interval;
+    group.size--;
+    // Sums of fractions end a little beside nothing.
+    group.asked = group.size === 0 ? 0 : Math.max(0, group.asked - rate);
+    if (started !== undefined) {
+      group.started--;
+      group.settled = group.started === 0 ? 0 : Math.max(0, group.settled - rate);
+    }
+    this.#unshared = true;
+  }
+
+  #stretchOf(group: Group): number {
+    if (this.#unshared) {
+      this.#unshared = false;
+      for (const [name, { size }] of this.#groups) if (size === 0) this.#groups.delete(name);
+      shareOut(this.#groups.values(), this.budget * FILL);
+    }
+    const stretch = group.given < group.asked && group.given > 0 ? group.asked / group.given : 1;
+    // While new ones come in, the others make room for them.
+    if (group.started === group.size) return stretch;
+    return Math.max(stretch, group.settled / (this.#partOf(group) * (1 - NEW_SHARE)));
+  }
+
+  /** What a group may use: an equal part of the budget, or more where others leave it. */
+  #partOf(group: Group): number {
+    let others = 0;
+    for (const one of this.#groups.values()) if (one !== group) others += one.asked;
+    const all = this.budget * FILL;
+    return Math.max(all / this.#groups.size, all - others);
   }
 
   #kept(entry: Entry, time: number): Ms {
-    const stretched = entry.target.interval * this.stretch;
+    const stretched = entry.target.interval * this.#stretchOf(entry.group);
     return entry.started === undefined ? stretched : Math.max(stretched, (time - entry.started) / LONGEST_GAP);
   }
+}
+
+/** It is probed for the first time. */
+function settle({ group, target }: Entry): void {
+  group.started++;
+  group.settled += 1_000 / target.interval;
 }
 
 /**

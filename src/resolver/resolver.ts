@@ -52,7 +52,7 @@ export interface ZoneDelta {
 export class Resolver {
   readonly table: AnswerTable;
   readonly #zones = new Map<string, Zone>();
-  readonly #targets = new TargetSet<Holder<Zone>>();
+  readonly #targets = new TargetSet<Holder<Zone>>({ of: ({ zone }) => (this.#zones.size > 1 ? zone.key : undefined) });
   readonly verdicts = new VerdictStore(keyFacts(this.#targets));
   readonly #places = new Places<Holder<Zone>>();
   readonly desk: ReportDesk;
