@@ -270,6 +270,34 @@ t.test('a program that has used every form ends by itself, without closing anyth
   t.type(connect, 'function');
 });
 
+t.test('a program that was busy itself blames nobody', async (t) => {
+  const dns = await nameServer(t);
+  const port = await deadPort();
+  const backend = spawn(process.execPath, [join(root, 'dist', 'backend.js'), 'orders', '127.0.0.1', String(port)]);
+  t.teardown(() => backend.kill());
+  dns.list('orders.test', [port], 60);
+  const client = clientOf(t, dns, { hedgeAfter: 200, connectTimeout: 200 });
+  for (let answered = false; !answered; await sleep(25)) {
+    const asked = client.fetch('http://orders/').then(
+      () => true,
+      () => false,
+    );
+    answered = await asked;
+  }
+  const fresh = clientOf(t, dns, { hedgeAfter: 200, connectTimeout: 200 });
+  await fresh.resolve('orders');
+  const busy = async (): Promise<void> => {
+    // The request is on its way, the answer comes while nobody looks.
+    await new Promise((done) => setImmediate(done));
+    for (const end = Date.now() + 500; Date.now() < end; );
+  };
+  for (let i = 0; i < 4; i++) {
+    const [response] = await Promise.all([fresh.fetch('http://orders/'), busy()]);
+    t.equal(await response.text(), 'this is orders\n');
+  }
+  t.match(fresh.status(), { tries: 4, hedges: 0, held: [], failures: { timeout: 0 } });
+});
+
 t.test('the example of the documents runs', async (t) => {
   const dns = await nameServer(t);
   const alive = await backendOf(t, 'alive');

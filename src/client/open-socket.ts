@@ -2,6 +2,7 @@
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { Ms } from '../system/clock.js';
+import { deadline } from './deadline.js';
 import type { TlsOptions } from './options.js';
 
 export interface Tls {
@@ -33,10 +34,10 @@ export function openSocket(options: OpenOptions): Promise<Socket> {
       return;
     }
     const socket = tls === undefined ? connectTcp({ host: address, port }) : openTls(options, tls);
-    const timer = setTimeout(() => settle(timedOut(timeout)), timeout);
+    const inTime = deadline(timeout, () => settle(timedOut(timeout)));
     const aborted = (): void => settle(signal!.reason);
     const settle = (error?: unknown): void => {
-      clearTimeout(timer);
+      inTime();
       signal?.removeEventListener('abort', aborted);
       socket.off('error', settle).off('close', closed);
       if (error === undefined) {

@@ -5,6 +5,7 @@
  */
 import type { Dispatcher } from 'undici';
 import type { Ms } from '../system/clock.js';
+import { deadline } from './deadline.js';
 import { type Endpoint, endpointKey } from './endpoint.js';
 import { type FailedTry, type Failure, failedTry, failureOf, isLocal, UnreachableError } from './errors.js';
 import { modern, RequestController } from './handler.js';
@@ -39,7 +40,8 @@ interface Try {
   readonly abandoned: () => void;
   connection: HttpConnection | undefined;
   controller: Dispatcher.DispatchController | undefined;
-  timer: NodeJS.Timeout | undefined;
+  /** Of the connection, then of the answer. Calls it off. */
+  calm: () => void;
   silent: boolean;
 }
 
@@ -71,7 +73,7 @@ export class RequestRun {
   #sent = false;
   #winner: Try | undefined;
   #ended = false;
-  #timer: NodeJS.Timeout | undefined;
+  #inTime: () => void = () => {};
   #pause: NodeJS.Timeout | undefined;
 
   /** `over` is called once, when the program has had its last call. */
@@ -101,7 +103,7 @@ export class RequestRun {
       this.#end(error as Error);
     }
     if (this.#ended) return;
-    if (timeout > 0) this.#timer = setTimeout(() => this.#timedOut(timeout), timeout);
+    if (timeout > 0) this.#inTime = deadline(timeout, () => this.#timedOut(timeout));
     void this.#next();
   }
 
@@ -127,7 +129,7 @@ export class RequestRun {
       // What is taken away from one that alone is silent is no more work for the service.
       const free = silent === undefined || services.isAlone(this.#to, silent.endpoint, silent.startedAt);
       if (!free && !budget.take(now())) {
-        silent!.timer = setTimeout(() => this.#isSilent(silent!), BUDGET_MS);
+        silent!.calm = deadline(BUDGET_MS, () => this.#isSilent(silent!));
         return;
       }
       if (silent !== undefined) services.counters.hedges++;
@@ -166,20 +168,20 @@ export class RequestRun {
     this.#tried.add(key);
     const one: Try = {
       ...{ endpoint, key, name, startedAt: now(), stop: new AbortController(), abandoned: services.trying(endpoint) },
-      ...{ connection: undefined, controller: undefined, timer: undefined, silent: false },
+      ...{ connection: undefined, controller: undefined, calm: () => {}, silent: false },
     };
     this.#tries.add(one);
     const { origin, host, tls } = this.#to;
     let connection = pools.take(origin, endpoint);
     if (connection === undefined) {
-      one.timer = setTimeout(() => void this.#next(), SECOND_CONNECTION_MS);
+      one.calm = deadline(SECOND_CONNECTION_MS, () => void this.#next());
       try {
         connection = await pools.open(origin, host, endpoint, tls?.(name), one.stop.signal);
       } catch (error) {
         if (this.#tries.has(one)) this.#tryFailed(one, error as Error);
         return;
       }
-      clearTimeout(one.timer);
+      one.calm();
     }
     if (!this.#tries.has(one) || !this.#mayTry() || this.#isOnItsWay()) {
       pools.release(origin, connection);
@@ -193,7 +195,7 @@ export class RequestRun {
     const { hedgeAfter } = this.#context.settings;
     one.connection = connection;
     if (!this.#repeatable) this.#leaveOthers(one);
-    if (hedgeAfter > 0) one.timer = setTimeout(() => this.#isSilent(one), hedgeAfter);
+    if (hedgeAfter > 0) one.calm = deadline(hedgeAfter, () => this.#isSilent(one));
     connection.dispatch({ ...this.#options, body: this.#body.read() ?? null, headersTimeout: 0 }, this.#follow(one));
   }
 
@@ -243,9 +245,9 @@ export class RequestRun {
       return false;
     }
     this.#winner = one;
-    clearTimeout(this.#timer);
+    this.#inTime();
     clearTimeout(this.#pause);
-    clearTimeout(one.timer);
+    one.calm();
     this.#leaveOthers(one);
     this.#controller.lead(controller);
     return true;
@@ -328,7 +330,7 @@ export class RequestRun {
   }
 
   #leave(one: Try): void {
-    clearTimeout(one.timer);
+    one.calm();
     this.#tries.delete(one);
     one.abandoned();
   }
@@ -348,7 +350,7 @@ export class RequestRun {
 
   #finish(failed: boolean): void {
     this.#ended = true;
-    clearTimeout(this.#timer);
+    this.#inTime();
     clearTimeout(this.#pause);
     this.#leaveOthers(this.#winner);
     if (this.#winner !== undefined) this.#leave(this.#winner);

@@ -1,6 +1,7 @@
 /** One connection to a service, over as many endpoints as it takes. */
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { deadline } from './deadline.js';
 import { type Endpoint, endpointKey } from './endpoint.js';
 import { type FailedTry, failedTry, failureOf, isLocal, UnreachableError } from './errors.js';
 import { openSocket, tlsFor } from './open-socket.js';
@@ -27,7 +28,7 @@ export async function connectSocket(
   counters.requests++;
   const stop = new AbortController();
   const late = new Error(`no connection within ${settings.timeout} ms`);
-  const timer = setTimeout(() => stop.abort(late), settings.timeout);
+  const inTime = deadline(settings.timeout, () => stop.abort(late));
   const aborted = (): void => stop.abort(wanted.signal!.reason);
   if (wanted.signal?.aborted) aborted();
   wanted.signal?.addEventListener('abort', aborted, { once: true });
@@ -59,7 +60,7 @@ export async function connectSocket(
     counters.failed++;
     throw signal.aborted ? new UnreachableError(name, failed, late.message, { cause: late }) : error;
   } finally {
-    clearTimeout(timer);
+    inTime();
     wanted.signal?.removeEventListener('abort', aborted);
   }
 
