@@ -283,6 +283,58 @@ t.test('what others have changed since is theirs', async (t) => {
   t.equal(readJournal(host.root), undefined);
 });
 
+const root = process.getuid?.() === 0;
+
+t.test('a resolv.conf that something is mounted on is written where it is', async (t) => {
+  const host = new Folder(t, { '/etc/resolv.conf': OLD, '/mounted': OLD });
+  const mounted = (command: string) => {
+    const launcher = join(project, 'bin', 'holdfast.js');
+    const script = `mount --bind "$0/mounted" "$0/etc/resolv.conf" && exec "$1" "$2" ${command} --yes --root "$0"`;
+    return spawnSync('unshare', ['-m', 'sh', '-c', script, host.root, process.execPath, launcher], {
+      encoding: 'utf8',
+    });
+  };
+  const installed = mounted('install');
+  if (installed.status !== 0 && !installed.stderr.startsWith('holdfast')) {
+    t.pass('mounted', { skip: `nothing can be mounted here: ${installed.stderr.trim()}` });
+    return;
+  }
+  t.equal(installed.status, 0, installed.stderr);
+  t.match(host.read('/mounted'), /nameserver 127\.0\.0\.1\n/);
+  t.equal(host.read('/etc/resolv.conf'), OLD, 'the file below is not touched');
+  t.equal(mounted('uninstall').status, 0);
+  t.equal(host.read('/mounted'), OLD);
+});
+
+t.test('an immutable resolv.conf is an error that says what to do, and the way back is open', async (t) => {
+  const host = new Folder(t, { '/etc/resolv.conf': OLD });
+  const before = host.all();
+  const file = join(host.root, '/etc/resolv.conf');
+  if (!root || spawnSync('chattr', ['+i', file]).status !== 0) {
+    t.pass('immutable', { skip: 'nothing can be made immutable here' });
+    return;
+  }
+  const { code, err } = host.run('install', '--yes');
+  spawnSync('chattr', ['-i', file]);
+  t.equal(code, 1);
+  t.match(err, /resolv\.conf cannot be changed, not even by root: it may be immutable \(lsattr .*; chattr -i /);
+  t.match(err, /is taken back by `holdfast uninstall --yes`/);
+  t.match(host.run('uninstall', '--yes'), { code: 0 });
+  t.same(host.all(), before);
+});
+
+t.test('without leave to write it says so', async (t) => {
+  const host = new Folder(t, { '/etc/resolv.conf': OLD });
+  if (root) {
+    t.pass('denied', { skip: 'root may write everywhere' });
+    return;
+  }
+  chmodSync(join(host.root, 'etc'), 0o555);
+  const refused = host.run('install', '--yes');
+  chmodSync(join(host.root, 'etc'), 0o755);
+  t.match(refused, { code: 1, err: /permission denied; run this as root/ });
+});
+
 t.test('units of a package are used, another configuration is told to them', async (t) => {
   const host = new Folder(t, { '/etc/resolv.conf': OLD, '/lib/systemd/system/holdfast.socket': '[Socket]\n' });
   for (const unit of ['holdfast.service', 'holdfast-prober.service'])

@@ -47,7 +47,12 @@ export async function install(options: HostOptions & { readonly mode?: Mode }): 
       print('Nothing has been changed. With --yes it is done; `holdfast uninstall` is the way back.');
       return EXIT_OK;
     }
-    await applyPlan(plan, { root, answers: () => answers(config), tell: print });
+    await applyPlan(plan, { root, answers: () => answers(config), tell: print }).catch((error: unknown) => {
+      if (!(error instanceof InstallError) || readJournal(root) === undefined) throw error;
+      throw new InstallError(
+        `${error.message}\nWhat was done until then is taken back by \`holdfast uninstall --yes\`.`,
+      );
+    });
     print('installed; `holdfast uninstall` is the way back');
     return EXIT_OK;
   });

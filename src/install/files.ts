@@ -75,6 +75,7 @@ export function writeState(path: string, wanted: FileWanted): void {
       if ((error as NodeJS.ErrnoException).code !== 'EBUSY' || wanted.kind !== 'file') throw error;
       // As in a container, where the runtime has mounted the file: it cannot be replaced, only written.
       writeFileSync(path, wanted.bytes);
+      chmodSync(path, wanted.mode);
     }
     syncFolder(dirname(path));
   } catch (error) {
