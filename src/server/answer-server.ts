@@ -6,6 +6,7 @@
 import { Worker } from 'node:worker_threads';
 import type { SharedTable } from '../answers/shared.js';
 import type { ListenAddress } from '../config/types.js';
+import type { Ms } from '../system/clock.js';
 import { AnswerThread, type AnswerThreadEvents, type CreateWorker } from './answer-thread.js';
 import { Backoff } from './backoff.js';
 import { BoundSockets } from './bound-sockets.js';
@@ -40,6 +41,8 @@ const RETRY_FIRST_MS = 250;
 const RETRY_LONGEST_MS = 10_000;
 /** Deaths during the start after which it has failed. */
 const START_DEATHS = 5;
+/** Threads turn once a second at least. */
+const SILENT_MS: Ms = 5_000;
 
 export class AnswerServer {
   readonly #log: ServerLog;
@@ -171,10 +174,10 @@ export class AnswerServer {
       .map(({ protocol, address, port }) => `${protocol} ${hostPort(address, port)}`);
   }
 
-  /** Threads that have not turned since the last call, which should be some seconds ago. */
-  silent(): string[] {
+  /** Threads that have not turned for seconds. To be asked often: what nobody looked at has not been seen. */
+  silent(now: Ms = performance.now()): string[] {
     return this.#threads()
-      .filter((thread) => !thread.hasTurned())
+      .filter((thread) => thread.stillFor(now) > SILENT_MS)
       .map((thread) => thread.name);
   }
 

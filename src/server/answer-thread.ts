@@ -1,6 +1,7 @@
 /** One answer thread as the control thread holds it: started again when it dies, stopped by its flag, counted. */
 import { closeSync, writeSync } from 'node:fs';
 import type { Worker, WorkerOptions } from 'node:worker_threads';
+import type { Ms } from '../system/clock.js';
 import { Backoff } from './backoff.js';
 import { COUNTER_WORDS } from './counters.js';
 import { handoverMemory } from './handover.js';
@@ -64,6 +65,7 @@ export class AnswerThread {
   readonly #backoff = new Backoff(RESPAWN_FIRST_MS, RESPAWN_LONGEST_MS);
   #worker: Worker | undefined;
   #pulse = 0;
+  #turnedAt: Ms = performance.now();
   #spawnedAt = 0;
   #respawn: NodeJS.Timeout | undefined;
   #ended: Promise<void> = Promise.resolve();
@@ -83,12 +85,12 @@ export class AnswerThread {
     this.#worker?.ref();
   }
 
-  /** Whether its loop has turned since the last call, which should be some seconds ago. */
-  hasTurned(): boolean {
+  /** For how long its loop has not turned, as far as calls of this have seen. `now` is monotonic. */
+  stillFor(now: Ms): Ms {
     const pulse = Atomics.load(this.control, PULSE);
-    const turned = pulse !== this.#pulse;
+    if (pulse !== this.#pulse) this.#turnedAt = now;
     this.#pulse = pulse;
-    return turned;
+    return now - this.#turnedAt;
   }
 
   /** A thread inside a native loop is woken to read it. */

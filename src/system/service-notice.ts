@@ -3,7 +3,7 @@ import type { Ms } from './clock.js';
 import { findServiceManager, monotonicUsec, type ServiceManager } from './service-manager.js';
 
 export interface ServiceSigns {
-  /** Whether all that has to turn has turned since the last call. */
+  /** Whether all that has to turn still does. */
   alive(): boolean;
   /** One line for a person. */
   status(): string;

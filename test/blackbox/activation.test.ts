@@ -163,7 +163,7 @@ t.test('sockets that were passed are used', { skip: noManager }, async (t) => {
   t.test('meant for another process, they are left alone', async (t) => {
     const one = await host(t);
     const env = { LISTEN_FDS: '2', LISTEN_PID: '1', LISTEN_FDNAMES: 'a:b' };
-    const resolver = one.runIn({ env }, 'serve', '--config', one.config);
+    one.runIn({ env }, 'serve', '--config', one.config);
     await until('an answer', async () => (await one.ports('orders')).length === 1);
     for (const odd of ['x', '-1', '1e9', '']) {
       const again = one.runIn({ env: { LISTEN_FDS: odd, LISTEN_PID: 'x' } }, 'check', '--config', one.config);
