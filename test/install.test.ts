@@ -337,7 +337,7 @@ t.test('without leave to write it says so', async (t) => {
 
 t.test('units of a package are used, another configuration is told to them', async (t) => {
   const host = new Folder(t, { '/etc/resolv.conf': OLD, '/lib/systemd/system/holdfast.socket': '[Socket]\n' });
-  for (const unit of ['holdfast.service', 'holdfast-prober.service'])
+  for (const unit of ['holdfast.service', 'holdfast-prober.service', 'holdfast-register.service'])
     host.put({ [`/lib/systemd/system/${unit}`]: '[Service]\nExecStart=/usr/bin/holdfast\n' });
   const other = join(host.root, 'other.yaml');
   writeFileSync(
@@ -347,6 +347,7 @@ t.test('units of a package are used, another configuration is told to them', asy
   t.match(host.run('install', '--yes', '--config', other), { code: 0, err: '' });
   t.same(readdirSync(join(host.root, '/etc/systemd/system')).sort(), [
     'holdfast-prober.service.d',
+    'holdfast-register.service.d',
     'holdfast.service.d',
     'holdfast.socket.d',
   ]);

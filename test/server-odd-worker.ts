@@ -102,7 +102,7 @@ function hanging(): void {
   const prepare = Responder.prototype.prepare;
   Responder.prototype.prepare = function (this: Responder, query, ...rest) {
     if (query[12] === 4 && Buffer.from(query.subarray(13, 17)).toString() === 'hang')
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5_000);
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 30_000);
     return prepare.call(this, query, ...rest);
   };
 }

@@ -17,7 +17,7 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
-  statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -42,7 +42,7 @@ const FOLDERS_LEFT_OUT =
   /^(?:test|tests|__tests__|example|examples|benchmark|benchmarks|bench|doc|docs|integration|scripts|bin|bin\.m?js)$/;
 const FILES_LEFT_OUT = /\.(?:map|ts|mts|cts|md|markdown|yml|html|sh|flow|tsbuildinfo)$|(?:^|\/)\.[^/]+$/;
 /** Sources of a native library whose built form is there too. */
-const KOFFI_SOURCES = /^node_modules\/koffi\/(?:vendor(?:\/|$)|src\/.*\.(?:cc|hh|inc|def|S|asm|txt)$|cnoke\.cjs$)/;
+const KOFFI_SOURCES = /^node_modules\/koffi\/(?:vendor(?:\/|$)|src\/.*\.(?:cc|hh|inc|def|S|asm|txt)$|.*trampolines\.cjs$|cnoke\.cjs$)/;
 
 function fail(message) {
   process.stderr.write(`package:deb: ${message}\n`);
@@ -105,7 +105,7 @@ for (const unit of readdirSync(join(project, 'conf', 'systemd')))
   copy(`conf/systemd/${unit}`, `lib/systemd/system/${unit}`);
 copy('conf/holdfast.yaml', 'etc/holdfast/holdfast.yaml');
 copy('conf/services.yaml', 'etc/holdfast/services.yaml');
-copy('packaging/deb/holdfast', 'usr/bin/holdfast');
+symlinkSync('../lib/holdfast/bin/holdfast', at('usr/bin/holdfast'));
 copy('packaging/deb/lintian-overrides', 'usr/share/lintian/overrides/holdfast');
 packed('usr/share/man/man8/holdfast.8.gz', readFileSync(join(project, 'docs', 'holdfast.8')));
 
@@ -128,14 +128,15 @@ chmodSync(tree, 0o755);
 const files = walk(tree);
 for (const path of files) {
   const stats = lstatSync(path);
+  if (stats.isSymbolicLink()) continue;
   const inside = relative(tree, path);
-  const program = inside === 'usr/bin/holdfast' || /^DEBIAN\/(?:postinst|prerm|postrm)$/.test(inside);
+  const program = inside === `${LIB}/bin/holdfast` || /^DEBIAN\/(?:postinst|prerm|postrm)$/.test(inside);
   if (stats.isDirectory() || program) chmodSync(path, 0o755);
   else chmodSync(path, 0o644);
 }
 const installed = files
   .filter((path) => !relative(tree, path).startsWith('DEBIAN'))
-  .reduce((sum, path) => sum + Math.max(1, Math.ceil(statSync(path).size / 1024)), 0);
+  .reduce((sum, path) => sum + Math.max(1, Math.ceil(lstatSync(path).size / 1024)), 0);
 text(
   'DEBIAN/control',
   `${[

@@ -9,6 +9,7 @@ import { openRunFolder } from '../registrar/run-folder.js';
 import { isProcessAlive, startOf, type WatchedProcess } from '../registrar/watched-process.js';
 import { BootClock } from '../system/boot-clock.js';
 import { openLog } from '../system/log.js';
+import { ServiceNotice } from '../system/service-notice.js';
 import { programVersion } from '../system/version.js';
 import { complain, EXIT_OK, EXIT_USAGE } from './output.js';
 
@@ -46,6 +47,8 @@ export async function register(args: RegisterArguments): Promise<number> {
     complain(fault);
     return EXIT_USAGE;
   }
+  // Beside a command the manager is that command's.
+  const isDaemon = args.options === undefined;
   const runDir = plan.ok ? plan.runDir : defaultPlaces().runDir;
   const folder = await openRunFolder(runDir);
   const clock = new BootClock();
@@ -59,11 +62,16 @@ export async function register(args: RegisterArguments): Promise<number> {
   });
   start();
   log('info', 'registrar-started', { config: request.config, process: watched?.pid, version: programVersion() });
+  const notice = isDaemon
+    ? new ServiceNotice({ alive: () => true, status: () => 'keeping services registered' })
+    : undefined;
+  notice?.ready();
   await runRegistrar({
     ...{ request, plan, log, setLevel, clock, end, cut, onReload, version: programVersion() },
     ...(watched === undefined ? {} : { watched }),
     ...(folder === undefined ? {} : { folder }),
   });
+  notice?.stopping();
   close();
   // Options do not become better: another start would be the same again.
   return plan.ok && request.options !== undefined && fault !== undefined ? EXIT_USAGE : EXIT_OK;

@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { InstallError } from './files.js';
-import { SERVICES, UNITS } from './units.js';
+import { REGISTRAR, SERVICES, UNITS } from './units.js';
 
 const PATIENCE_MS = 60_000;
 
@@ -26,8 +26,8 @@ export function startUnits(): void {
 }
 
 export function stopUnits(disable: readonly string[]): void {
-  if (disable.length > 0) systemctl(['disable', ...disable]);
-  systemctl(['stop', ...SERVICES, 'holdfast.socket']);
+  if (disable.length > 0) systemctl(['disable', ...disable, REGISTRAR]);
+  systemctl(['stop', REGISTRAR, ...SERVICES, 'holdfast.socket']);
 }
 
 export function reloadUnits(): void {

@@ -17,18 +17,20 @@ export interface Program {
 
 export const SERVICES = ['holdfast.service', 'holdfast-prober.service'] as const;
 export const UNITS = ['holdfast.socket', ...SERVICES] as const;
+/** There to be enabled by who registers services of the host. */
+export const REGISTRAR = 'holdfast-register.service';
 const OWN = '/etc/systemd/system';
 const PACKAGED = ['/usr/lib/systemd/system', '/lib/systemd/system'];
 
 export function unitFiles(root: string, program: Program, listen: readonly ListenAddress[]): Change[] {
   const changes: Change[] = [];
-  for (const unit of UNITS) {
+  for (const unit of [...UNITS, REGISTRAR]) {
     if (PACKAGED.some((folder) => existsSync(join(root, folder, unit)))) continue;
     const content = readFileSync(join(program.units, unit), 'utf8').replace('/usr/bin/holdfast', program.command);
     changes.push({ path: `${OWN}/${unit}`, wanted: file(content), why: 'a unit that starts this program' });
   }
   if (program.config !== undefined)
-    for (const service of SERVICES)
+    for (const service of [...SERVICES, REGISTRAR])
       changes.push({
         path: `${OWN}/${service}.d/config.conf`,
         wanted: file(`[Service]\nEnvironment=HOLDFAST_CONFIG=${program.config}\n`),
