@@ -42,7 +42,8 @@ const FOLDERS_LEFT_OUT =
   /^(?:test|tests|__tests__|example|examples|benchmark|benchmarks|bench|doc|docs|integration|scripts|bin|bin\.m?js)$/;
 const FILES_LEFT_OUT = /\.(?:map|ts|mts|cts|md|markdown|yml|html|sh|flow|tsbuildinfo)$|(?:^|\/)\.[^/]+$/;
 /** Sources of a native library whose built form is there too. */
-const KOFFI_SOURCES = /^node_modules\/koffi\/(?:vendor(?:\/|$)|src\/.*\.(?:cc|hh|inc|def|S|asm|txt)$|.*trampolines\.cjs$|cnoke\.cjs$)/;
+const KOFFI_SOURCES =
+  /^node_modules\/koffi\/(?:vendor(?:\/|$)|src\/.*\.(?:cc|hh|inc|def|S|asm|txt)$|.*trampolines\.cjs$|cnoke\.cjs$)/;
 
 function fail(message) {
   process.stderr.write(`package:deb: ${message}\n`);
