@@ -147,6 +147,12 @@ t.test('every kind of registry may list host names', async (t) => {
   const skydns = skydnsLayout(policy, undefined)('db/1', bytes({ host: 'db.example.com', port: 5432 }));
   t.match(skydns, { kind: 'rows', rows: [{ address: 'db.example.com', port: 5432 }] });
   const groups = [{ targets: ['db.example.com:5432'], labels: { job: 'db' } }];
-  const http = readTargets(bytes(groups), { where: 'http://sd', serviceLabel: 'job', port: undefined, policy });
+  const http = readTargets(bytes(groups), {
+    where: 'http://sd',
+    serviceLabel: 'job',
+    port: undefined,
+    policy,
+    limits: { maxServices: 10, maxEndpoints: 10, maxEndpointsPerService: 10, maxBody: 1000 },
+  });
   t.match(http, { services: [{ name: 'db', rows: [{ address: 'db.example.com', port: 5432 }] }] });
 });

@@ -86,3 +86,23 @@ t.test('it is watched like any other file', async (t) => {
   t.ok(woken > 0);
   t.match(await read(false), { services: { orders: '10.0.0.1:80' } });
 });
+
+t.test('endpoints beyond the limits are counted, and made nothing of', async (t) => {
+  const path = join(t.testdir({}), 'targets.json');
+  const { adapter, read } = open(path);
+  t.teardown(() => adapter.close());
+  const targets = (count: number): string[] =>
+    Array.from({ length: count }, (_, i) => `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`);
+  const many = JSON.stringify([{ targets: targets(60_000), labels: { job: 'orders' } }]);
+  put(path, many);
+  t.match(await read(), {
+    kind: 'unbelievable',
+    reason: /service "orders" has 60000 endpoints, more than limits\.maxEndpointsPerService \(10\)/,
+  });
+  const spread = Array.from({ length: 20 }, (_, i) => ({ targets: targets(9), labels: { job: `s${i}` } }));
+  put(path, JSON.stringify(spread));
+  t.match(await read(), { kind: 'unbelievable', reason: /180 endpoints, more than limits\.maxEndpoints \(100\)/ });
+  const others = { targets: targets(5000), labels: { other: 'x' } };
+  put(path, JSON.stringify([{ targets: [...targets(9), ...targets(9)], labels: { job: 'orders' } }, others]));
+  t.match(await read(), { whole: true }, 'twice the same is one, and those of no service do not count');
+});

@@ -1405,7 +1405,13 @@ t.test('R6: etcd with a key that could never be read is listed again, not watche
 });
 
 t.test('targets of HTTP service discovery: the labels say the rest', async (t) => {
-  const options = { serviceLabel: 'job', port: undefined, policy: new AddressPolicy([], false), where: 'http://sd' };
+  const options = {
+    serviceLabel: 'job',
+    port: undefined,
+    policy: new AddressPolicy([], false),
+    where: 'http://sd',
+    limits: LIMITS,
+  };
   const read = (groups: unknown): ReturnType<typeof readTargets> => readTargets(JSON.stringify(groups), options);
   t.same(
     read([

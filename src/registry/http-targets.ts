@@ -5,6 +5,7 @@
  *
  * The label that `serviceLabel` names gives the service. Labels below say the rest; Prometheus itself drops them.
  */
+import type { LimitsConfig } from '../config/types.js';
 import { quote, readRows } from './endpoint.js';
 import { readCheck } from './listed-check.js';
 import { Notes } from './notes.js';
@@ -37,6 +38,7 @@ export interface TargetsOptions {
   readonly policy: AddressPolicy;
   /** The name of the source in what is reported. */
   readonly where: string;
+  readonly limits: LimitsConfig;
 }
 
 export interface TargetsContents {
@@ -65,6 +67,8 @@ export function readTargets(body: string, options: TargetsOptions): TargetsConte
 
 /** What groups say that were read already, or why they cannot be believed. */
 export function readGroups(groups: readonly unknown[], options: TargetsOptions): TargetsContents | string {
+  const over = overLimit(groups, options);
+  if (over !== undefined) return over;
   const notes = new Notes();
   const doubts = new Notes();
   const services = new Map<string, Service>();
@@ -88,6 +92,29 @@ export function readGroups(groups: readonly unknown[], options: TargetsOptions):
     rejected: [...unreadable, ...notes.list(options.where)],
     removalsBelievable: first === undefined,
   };
+}
+
+/** Counted before anything is made of them: a list without measure shall not keep the lists of other zones waiting. */
+function overLimit(
+  groups: readonly unknown[],
+  { serviceLabel, limits: { maxEndpoints, maxEndpointsPerService } }: TargetsOptions,
+): string | undefined {
+  const places = new Map<string, Set<unknown>>();
+  let all = 0;
+  for (const group of groups) {
+    const { targets, labels } = (group ?? {}) as { targets?: unknown; labels?: Record<string, unknown> | null };
+    if (!Array.isArray(targets)) continue;
+    const name = labels?.[serviceLabel];
+    if (typeof name !== 'string') continue;
+    let own = places.get(name);
+    if (own === undefined) places.set(name, (own = new Set()));
+    const before = own.size;
+    for (const target of targets as unknown[]) own.add(target);
+    all += own.size - before;
+    if (own.size > maxEndpointsPerService)
+      return `service "${name}" has ${own.size} endpoints, more than limits.maxEndpointsPerService (${maxEndpointsPerService})`;
+  }
+  return all > maxEndpoints ? `${all} endpoints, more than limits.maxEndpoints (${maxEndpoints})` : undefined;
 }
 
 interface Fault {

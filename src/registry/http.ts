@@ -41,6 +41,7 @@ export class HttpRegistry implements Adapter {
       port: config.port,
       policy: new AddressPolicy(allowAddresses, false),
       where: config.url,
+      limits,
     };
     this.#client = new HttpClient(config);
   }
