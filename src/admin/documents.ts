@@ -138,6 +138,9 @@ export interface ZoneStatus {
   rejected: { where: string; reason: string }[];
   rejectedCount: number;
   conflicts: string[];
+  /** R22: services and ports whose names are no labels, some of them, and how many there are. */
+  unnamed: string[];
+  unnamedCount: number;
   /** With `naming: consul`: datacenters of the registry that are not in `datacenters`, so that their names are not answered. */
   unanswered?: string[];
   /** Host names of endpoints that could not be resolved, a sentence each (R28). */
@@ -200,6 +203,8 @@ export interface Explanation {
 export interface EndpointExplanation {
   id: string;
   address: string;
+  /** The host name that its address came from (R28). */
+  host?: string;
   port: number;
   protocol: string;
   priority: number;

@@ -165,6 +165,16 @@ const DECLARATIONS: readonly Declaration[] = [
   ),
   zoneGauge('holdfast_zone_rejected_rows', 'Entries of the registry that were left out.', (zone) => zone.rejectedCount),
   zoneGauge('holdfast_zone_name_conflicts', 'Services whose name another one has.', (zone) => zone.conflicts.length),
+  zoneGauge(
+    'holdfast_zone_unnamed',
+    'Services and ports that have no name since theirs is no label (R22).',
+    (zone) => zone.unnamedCount,
+  ),
+  zoneGauge(
+    'holdfast_zone_unresolved_hosts',
+    'Host names of endpoints whose last look-up brought nothing (R28).',
+    (zone) => zone.hosts.length,
+  ),
   registryGauge('holdfast_registry_heard', '1 while this registry of the zone answers and is believable.', (registry) =>
     flag(registry.heard),
   ),

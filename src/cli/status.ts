@@ -131,6 +131,7 @@ function zoneNotes(zone: ZoneStatus, style: Style): string[] {
     ...note('nothing healthy, answered all the same', zone.floor),
     ...note('not answered, all endpoints belong to others', zone.withheld),
     ...note('names in conflict', zone.conflicts),
+    ...note('no label, so without a name (alias gives one)', zone.unnamed),
     ...note('host names', zone.hosts),
     ...note(
       'not understood',

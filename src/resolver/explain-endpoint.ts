@@ -6,6 +6,7 @@ import { type Word, wordOf } from '../health/decide.js';
 import type { Run } from '../health/history.js';
 import type { Ejection } from '../health/reports.js';
 import type { Verdict } from '../health/verdicts.js';
+import { isHostName } from '../registry/rows.js';
 import type { BootMs, Instant } from '../system/clock.js';
 import type { Zone } from './zone.js';
 
@@ -61,6 +62,7 @@ export function explainEndpoint(
   return {
     id: row.id,
     address: row.address,
+    ...(row.host === undefined ? {} : { host: row.host }),
     port: row.port,
     protocol: row.protocol,
     priority: row.priority,
@@ -138,9 +140,11 @@ export function leftOutOf(
 ): (row: CatalogRow) => string | undefined {
   if (!types.includes(type)) return () => `the name has no ${type} (R21)`;
   if (type === 'SRV') return () => undefined;
-  const best = answerable.reduce((least, row) => Math.min(least, row.priority), Number.POSITIVE_INFINITY);
-  const weighty = answerable.some((row) => row.priority === best && row.weight > 0);
+  const placed = answerable.filter(({ address }) => !isHostName(address));
+  const best = placed.reduce((least, row) => Math.min(least, row.priority), Number.POSITIVE_INFINITY);
+  const weighty = placed.some((row) => row.priority === best && row.weight > 0);
   return (row) => {
+    if (isHostName(row.address)) return 'no address is known of its host name yet (R28)';
     if (row.address.includes(':') !== (type === 'AAAA'))
       return `${type} carries ${type === 'A' ? 'IPv4' : 'IPv6'} addresses only (R24)`;
     if (row.priority !== best) return `${type} carries the best priority only (R24)`;

@@ -31,6 +31,7 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
     }
   }
   const { heard, reason, since, lastConfirmed } = zone.hearing;
+  const unnamed = [...zone.names.unnamed(zone.catalog.services.values())];
   return {
     name: zone.config.name,
     ...zoneView(zone.config),
@@ -57,6 +58,8 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
     rejected: zone.rejected.slice(0, SHOWN_REJECTIONS).map(({ where, reason }) => ({ where, reason })),
     rejectedCount: countOf(zone.rejected),
     conflicts: zone.names.labels.conflicts(),
+    unnamed: unnamed.slice(0, SHOWN_REJECTIONS),
+    unnamedCount: unnamed.length,
     ...(zone.names.namesNodes ? { unanswered: zone.names.nodes.otherDatacenters(zone.config.datacenters) } : {}),
     hosts: zone.sources.all.flatMap(({ hosts }) => [...hosts.problems()]),
     checks: hasChecks(zone, endpoints) ? 'on' : 'off',

@@ -7,7 +7,7 @@ import { Labels } from '../catalog/labels.js';
 import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import { EDE } from '../dns/constants.js';
-import { nameToWire } from '../dns/names.js';
+import { isHostLabel, nameToWire } from '../dns/names.js';
 import { isHostName } from '../registry/rows.js';
 import type { BootMs, Ms } from '../system/clock.js';
 import { KeptTargets } from './kept-targets.js';
@@ -98,6 +98,20 @@ export class ZoneNames {
   /** Hosts have names of their own. */
   get namesNodes(): boolean {
     return this.#spec.naming === 'consul';
+  }
+
+  /** R22: what of these services has no name since it is no label. */
+  *unnamed(services: Iterable<Service>): Iterable<string> {
+    for (const service of this.labels.unnamed) yield service;
+    if (this.namesNodes) return;
+    for (const service of services) {
+      if (!service.known) continue;
+      const ports = new Set<string>();
+      for (const { portName } of service.rows.values()) {
+        if (portName !== undefined && !isHostLabel(portName)) ports.add(portName);
+      }
+      for (const port of ports) yield `port ${port} of ${service.name}`;
+    }
   }
 
   /** A row has the address (R23). */

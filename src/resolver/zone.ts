@@ -124,6 +124,7 @@ export class Zone {
     this.#now = now;
     for (const source of this.sources.all) {
       const listings = source.hosts.take(host, result);
+      if (listings.length > 0) this.finishRestore(Number.POSITIVE_INFINITY, now);
       if (listings.length > 0) this.#moved(source, source.replace(listings, now), now);
     }
     this.#show(now);
