@@ -43,23 +43,43 @@ export function groupChecks(checks: unknown): Map<string, CheckGroup> | undefine
   if (!Array.isArray(checks)) return undefined;
   const groups = new Map<string, CheckGroup>();
   for (const check of checks as (ConsulCheck | null)[]) {
-    const { Node, CheckID, Status, ServiceID = '', ServiceName = '', ModifyIndex = 0 } = check ?? {};
-    const texts = [Node, CheckID, Status, ServiceID, ServiceName];
-    if (texts.some((text) => typeof text !== 'string') || typeof ModifyIndex !== 'number') return undefined;
-    const [node, id, status, serviceId, service] = texts as [string, string, string, string, string];
+    if (!isCheck(check)) return undefined;
+    const { Node: node, ServiceID: serviceId = '' } = check;
     const key = groupKey(node, serviceId);
     const known = groups.get(key);
-    const state = stateOf(id, status);
+    const state = stateOf(check.CheckID, check.Status);
+    const newest = check.ModifyIndex ?? 0;
+    const test = known?.test ?? (serviceId === '' ? undefined : testOf(check));
     groups.set(key, {
       node,
       serviceId,
-      service,
+      service: check.ServiceName ?? '',
       state: known === undefined ? state : worst(known.state, state),
-      newest: Math.max(known?.newest ?? 0, ModifyIndex),
-      test: known?.test ?? (serviceId === '' ? undefined : testOf(check!)),
+      newest: known === undefined || known.newest < newest ? newest : known.newest,
+      test,
     });
   }
   return groups;
+}
+
+interface WholeCheck extends ConsulCheck {
+  readonly Node: string;
+  readonly CheckID: string;
+  readonly Status: string;
+  readonly ServiceID?: string;
+  readonly ServiceName?: string;
+  readonly ModifyIndex?: number;
+}
+
+function isCheck(check: ConsulCheck | null): check is WholeCheck {
+  if (check === null) return false;
+  if (typeof check.Node !== 'string' || typeof check.CheckID !== 'string' || typeof check.Status !== 'string') {
+    return false;
+  }
+  const { ServiceID, ServiceName, ModifyIndex } = check;
+  if (ServiceID !== undefined && typeof ServiceID !== 'string') return false;
+  if (ServiceName !== undefined && typeof ServiceName !== 'string') return false;
+  return ModifyIndex === undefined || typeof ModifyIndex === 'number';
 }
 
 function stateOf(id: string, status: string): RowState {
@@ -72,6 +92,7 @@ function stateOf(id: string, status: string): RowState {
  * a path is none. The host is never taken.
  */
 function testOf({ Type, Definition }: ConsulCheck): ListedCheck | undefined {
+  if (Definition === undefined && Type !== 'tcp' && Type !== 'grpc') return undefined;
   const { HTTP, TCP, GRPC, GRPCUseTLS, TCPUseTLS, TLSServerName } = (Definition ?? {}) as Record<string, unknown>;
   if (typeof HTTP === 'string' && URL.canParse(HTTP)) {
     const { protocol, port, pathname } = new URL(HTTP);

@@ -103,7 +103,7 @@ export class ConsulMirror {
     }
     for (const [key, group] of groups) {
       const known = before.get(key);
-      if (known?.state === group.state && sameTest(known, group)) continue;
+      if (known?.state === group.state && (known.newest === group.newest || sameTest(known, group))) continue;
       this.#touch(group, findings.changed);
       if (known === undefined && group.serviceId !== '' && !this.#has(group)) findings.unread.add(group.service);
     }
@@ -276,7 +276,7 @@ function keyOf({ node, serviceId }: Instance): string {
 }
 
 function sameTest(a: CheckGroup | undefined, b: CheckGroup): boolean {
-  return JSON.stringify(a?.test) === JSON.stringify(b.test);
+  return a?.test === b.test || JSON.stringify(a?.test) === JSON.stringify(b.test);
 }
 
 function sameNode(a: ConsulNode | undefined, b: ConsulNode): boolean {
