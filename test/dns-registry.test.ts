@@ -100,6 +100,7 @@ t.test('a zone gives services by its SRV records, and by its addresses where the
     srv(`_a._sctp.${ZONE}`, 1, `web1.${ZONE}`),
     srv(`_zero._tcp.${ZONE}`, 0, `web1.${ZONE}`),
     srv(`_far._tcp.${ZONE}`, 80, 'web.elsewhere.test'),
+    srv(`_dangling._tcp.${ZONE}`, 80, `none.${ZONE}`),
     srv(`_local._tcp.${ZONE}`, 80, `lo.${ZONE}`),
     a(`web1.${ZONE}`, 10, 0, 0, 1),
     {
@@ -122,9 +123,10 @@ t.test('a zone gives services by its SRV records, and by its addresses where the
   t.match(rows.billing, [{ address: '10.0.0.1', port: 53, protocol: 'udp', portName: 'grpc' }]);
   t.same(rows.gone, [], 'a root target: decidedly not available');
   t.match(rows.search, [{ address: '10.0.0.7', port: 9000 }]);
+  t.match(rows.far, [{ address: 'web.elsewhere.test', port: 80 }], 'a target elsewhere is a host name (R28)');
   t.same(
     Object.keys(rows).sort(),
-    ['billing', 'far', 'gone', 'local', 'orders', 'search', 'zero'],
+    ['billing', 'dangling', 'far', 'gone', 'local', 'orders', 'search', 'zero'],
     'targets, name servers and the zone itself are none',
   );
   t.same(
@@ -132,7 +134,7 @@ t.test('a zone gives services by its SRV records, and by its addresses where the
     [
       `_a._sctp.${ZONE}: fits none of _SERVICE._tcp, _PORT._tcp.SERVICE, SERVICE`,
       `_zero._tcp.${ZONE}: port must be 1 to 65535, not 0`,
-      `_far._tcp.${ZONE}: no address is known of its target web.elsewhere.test`,
+      `_dangling._tcp.${ZONE}: no address is known of its target none.${ZONE}`,
       `_local._tcp.${ZONE}: address 127.0.0.1 is loopback (allowAddresses would permit it)`,
     ],
   );

@@ -3,7 +3,7 @@ import { TYPE } from '../dns/constants.js';
 import type { ReadRecord } from '../dns/read-message.js';
 import { Notes } from './notes.js';
 import type { Listing, Protocol, Rejected, Row } from './registry.js';
-import { type AddressPolicy, collapseRows, isPort, normalizeAddress } from './rows.js';
+import { type AddressPolicy, collapseRows, isPort, normalizeAddress, normalizeHost } from './rows.js';
 
 export interface RecordOptions {
   /** Of names that have addresses and no SRV record; undefined: they are no services. */
@@ -111,7 +111,7 @@ export class ServiceBuilder {
   }
 }
 
-/** The services of a whole zone. Targets outside of it have no address here. */
+/** The services of a whole zone. Targets outside of it are host names, to be looked up later (R28). */
 export function zoneServices(
   zone: string,
   records: readonly ReadRecord[],
@@ -125,7 +125,7 @@ export function zoneServices(
     if (record.type !== TYPE.SRV) continue;
     const place = placeOf(labelsBelow(record.name, zone));
     if (place === undefined) builder.reject(record.name, 'fits none of _SERVICE._tcp, _PORT._tcp.SERVICE, SERVICE');
-    else builder.srv(record, place, hosts.get(record.target) ?? []);
+    else builder.srv(record, place, hosts.get(record.target) ?? elsewhere(record.target, zone));
   }
   if (port === undefined) return builder.build(zone);
   for (const [name, addresses] of hosts) {
@@ -135,6 +135,13 @@ export function zoneServices(
     if (place !== undefined) builder.plain(name, place, addresses, port);
   }
   return builder.build(zone);
+}
+
+/** In the zone, a target without an address has none. */
+function elsewhere(target: string, zone: string): readonly string[] {
+  const inside = target === zone || target.endsWith(`.${zone}`);
+  const host = inside ? undefined : normalizeHost(target);
+  return host === undefined ? [] : [host];
 }
 
 function labelsBelow(name: string, zone: string): string[] {
