@@ -7,6 +7,15 @@ import { isDead, readMark } from './file-mark.js';
 /** How the files of registrars begin. */
 export const REGISTERED = 'registered-';
 
+const sweeps = new Map<string, FileSweep>();
+
+/** One of a directory does for all registrations of a process. */
+export function sweepOf(folder: string, ttl: Ms): FileSweep {
+  let sweep = sweeps.get(folder);
+  if (sweep === undefined) sweeps.set(folder, (sweep = new FileSweep(folder, ttl)));
+  return sweep;
+}
+
 export class FileSweep {
   readonly #folder: string;
   readonly #ttl: Ms;
@@ -21,15 +30,15 @@ export class FileSweep {
     this.#now = now;
   }
 
-  /** Looks at most once a TTL. `own` is left alone. What cannot be read or removed is left for the next time. */
-  async run(own: string): Promise<void> {
+  /** Looks at most once a TTL. What cannot be read or removed is left for the next time. */
+  async run(): Promise<void> {
     const now = this.#now();
     if (now - this.#last < this.#ttl) return;
     this.#last = now;
     const dead = new Map<string, Ms>();
     for (const name of await readdir(this.#folder)) {
       const path = join(this.#folder, name);
-      if (!name.startsWith(REGISTERED) || !name.endsWith('.json') || path === own) continue;
+      if (!name.startsWith(REGISTERED) || !name.endsWith('.json')) continue;
       const mark = readMark(await readFile(path, 'utf8').catch(() => ''));
       if (mark === undefined || !isDead(mark)) continue;
       const key = `${name} ${mark.owner}`;

@@ -2,8 +2,8 @@
  * The file registry: a file of its own in the registry's directory, written beside and renamed. A file has no TTL, so
  * what a crash leaves stays until a registrar of this host finds that both its registrar and its service are gone.
  */
-import { readFile, unlink } from 'node:fs/promises';
-import { join } from 'node:path';
+import { link, readFile, rename, unlink } from 'node:fs/promises';
+import { basename, join } from 'node:path';
 import type { FileRegistryConfig } from '../config/types.js';
 import { look, systemReason } from '../registry/settled-file.js';
 import type { Failure } from '../registry/sync.js';
@@ -11,7 +11,7 @@ import { replaceFile } from '../system/atomic-file.js';
 import type { Ms } from '../system/clock.js';
 import type { Entry } from './entry.js';
 import { type FileMark, isDead, ownMark, readMark } from './file-mark.js';
-import { FileSweep, REGISTERED } from './file-sweep.js';
+import { type FileSweep, REGISTERED, sweepOf } from './file-sweep.js';
 import { isYounger } from './owner.js';
 import type { Gone, Kept, Target } from './target.js';
 import type { WatchedProcess } from './watched-process.js';
@@ -40,7 +40,7 @@ export class FileTarget implements Target {
     this.#folder = config.path;
     this.#path = join(config.path, `${REGISTERED}${service}.${id}.json`);
     this.#mark = ownMark(owner, watched);
-    this.#sweep = new FileSweep(config.path, ttl);
+    this.#sweep = sweepOf(config.path, ttl);
   }
 
   async keep(entry: Entry): Promise<Kept | Failure> {
@@ -58,7 +58,7 @@ export class FileTarget implements Target {
       const base = join(this.#folder, BASE_FILE);
       if ((await readOrNothing(base)) === undefined) await put(base, BASE_TEXT);
       if (found !== text) await put(this.#path, text);
-      await this.#sweep.run(this.#path);
+      await this.#sweep.run();
       return { kind: 'kept', wrote: found !== text };
     } catch (error) {
       return this.#failed(systemReason(error));
@@ -68,11 +68,23 @@ export class FileTarget implements Target {
   async remove(): Promise<Gone | Failure> {
     try {
       const found = await readOrNothing(this.#path);
-      if (found !== undefined && readMark(found)?.owner === this.#mark.owner) await unlink(this.#path);
+      if (found !== undefined && readMark(found)?.owner === this.#mark.owner) await this.#takeAway();
       return { kind: 'gone' };
     } catch (error) {
       return (error as NodeJS.ErrnoException).code === 'ENOENT' ? { kind: 'gone' } : this.#failed(systemReason(error));
     }
+  }
+
+  /** A successor may have written since it was read: what is taken is looked at again, and put back if it is not ours. */
+  async #takeAway(): Promise<void> {
+    const taken = join(this.#folder, `.${basename(this.#path)}.${process.pid}`);
+    await rename(this.#path, taken);
+    const text = await readOrNothing(taken);
+    if (text !== undefined && readMark(text)?.owner !== this.#mark.owner) {
+      // Unless there is a newer one by now.
+      await link(taken, this.#path).catch(() => undefined);
+    }
+    await unlink(taken);
   }
 
   #failed(reason: string): Failure {

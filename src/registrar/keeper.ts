@@ -95,11 +95,16 @@ export class Keeper {
     else this.#abort.abort();
   }
 
-  /** Removes what may be there, within `bound`. False: it could not be, and is left to its TTL. Never rejects. */
-  async stop(bound: Ms): Promise<boolean> {
+  /** Ends, and leaves what is there to somebody who has taken it over. */
+  abandon(): void {
     this.#stopped = true;
     this.#callOff?.();
     this.#abort?.abort();
+  }
+
+  /** Removes what may be there, within `bound`. False: it could not be, and is left to its TTL. Never rejects. */
+  async stop(bound: Ms): Promise<boolean> {
+    this.abandon();
     if (!this.#mayHold) return true;
     const until = this.#options.now() + bound;
     let wait: Ms | undefined;

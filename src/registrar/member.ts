@@ -95,6 +95,13 @@ export class Member {
     this.#decide();
   }
 
+  /** Ends, and leaves what is registered to a successor of the same id. */
+  abandon(): void {
+    this.#check?.stop();
+    this.#checking++;
+    this.#keeper.abandon();
+  }
+
   /** Ends, and removes what may be registered within `bound`. False: it is left to its TTL. */
   async stop(bound: Ms): Promise<boolean> {
     this.#check?.stop();

@@ -41,10 +41,13 @@ export class Registrar {
   /** What is to be registered from now on, and nothing else. */
   follow(registrations: readonly Registration[]): void {
     const wanted = new Map(registrations.map((registration) => [keyOf(registration), registration]));
+    const entries = new Set(registrations.map(registrationKey));
     for (const [key, member] of this.#members) {
       if (wanted.has(key)) continue;
       this.#members.delete(key);
-      this.#leave(member);
+      // With another TTL or other secrets it is the same entry, and is written over.
+      if (entries.has(registrationKey(member.registration))) member.abandon();
+      else this.#leave(member);
     }
     for (const [key, registration] of wanted) {
       const known = this.#members.get(key);
