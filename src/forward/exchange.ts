@@ -50,7 +50,9 @@ export function exchangeUdp(to: ListenAddress, query: Uint8Array, events: Exchan
 
 export function exchangeTcp(to: ListenAddress, query: Uint8Array, events: ExchangeEvents): Cancel {
   const socket = connect({ host: to.address, port: to.port, noDelay: true });
-  const chunks: Buffer[] = [];
+  // The length, then as much as it says: what comes is copied once, in however small pieces.
+  let message = Buffer.alloc(2);
+  let begun = false;
   let have = 0;
   let open = true;
   const end = (): void => {
@@ -71,17 +73,17 @@ export function exchangeTcp(to: ListenAddress, query: Uint8Array, events: Exchan
     socket.write(framed);
   });
   socket.on('data', (chunk) => {
-    if (!open) return;
-    chunks.push(chunk);
-    have += chunk.length;
-    if (have < 2) return;
-    const all = chunks.length === 1 ? chunk : Buffer.concat(chunks);
-    const need = 2 + all.readUInt16BE(0);
-    if (have < need) {
-      chunks.splice(0, chunks.length, all);
-      return;
+    let at = 0;
+    for (;;) {
+      const taken = chunk.copy(message, have, at);
+      have += taken;
+      at += taken;
+      if (!open || have < message.length) return;
+      if (begun) break;
+      begun = true;
+      message = Buffer.alloc(message.readUInt16BE(0));
+      have = 0;
     }
-    const message = all.subarray(2, need);
     if (!belongsTo(message, query)) {
       events.forged();
       failed('the reply belongs to another question');
