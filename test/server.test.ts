@@ -321,8 +321,8 @@ for (const transport of ['batched', 'portable'] as const) {
     const { server } = served;
     await until(() => server.silent().length === 0);
     await askUdp({ address: '127.0.0.1', port: served.port }, question('hang.svc.test', 'A'), 100);
-    await until(() => server.silent().length > 0);
-    t.same(server.silent(), ['udp-0'], 'the others have turned meanwhile');
+    await until(() => server.silent().join() === 'udp-0');
+    t.pass('and the others turn');
   });
 }
 
