@@ -68,7 +68,7 @@ export class SourceHosts {
   restore(services: Iterable<Service>): void {
     for (const service of services) {
       for (const { host, address, listed } of service.rows.values()) {
-        if (host === undefined || !listed) continue;
+        if (host === undefined || !listed || isHostName(address)) continue;
         const known = this.#good.get(host) ?? [];
         if (!known.includes(address)) this.#good.set(host, [...known, address].sort());
       }

@@ -37,7 +37,7 @@ for (const how of ['bootstrap', 'forward'] as const) {
     t.ok(problems.some((problem) => problem.includes('web.svc.test')));
 
     server.behave = () => ({ rcode: RCODE.SERVFAIL });
-    await host.saved('"host":"db.example.com"');
+    await host.saved(`"address":"127.0.0.1","port":${backend.port}`);
     resolver.kill('SIGKILL');
     await resolver.ended;
     await host.serve();
