@@ -26,6 +26,8 @@ import {
 } from './server-fixture.js';
 import { blast } from './udp-blast.js';
 
+t.setTimeout(120_000);
+
 const TRANSPORTS = ['batched', 'portable'] as const;
 const WEB = question('web.svc.test', 'A');
 const localhost = (port: number) => ({ address: '127.0.0.1', port });
