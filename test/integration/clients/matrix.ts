@@ -191,11 +191,17 @@ export async function matrix(reason: string | undefined): Promise<void> {
       const elsewhere = await client.addresses(world, 'www.example');
       if (client.stays) t.ok(failed(elsewhere), `${client.name} stays`);
       else t.same(sorted(elsewhere), ['192.0.2.2'], `${client.name}, elsewhere`);
-      t.same(sorted(await client.addresses(world, 'web.svc.test')), ['10.0.0.1', '10.0.0.2'], `${client.name}, a zone`);
-      t.ok(failed(await client.addresses(world, 'nope.svc.test.')), `${client.name}, not there`);
-      // musl asks all of them at once.
-      const leaked = asked.filter((name) => name.endsWith('svc.test'));
-      if (client.name !== 'musl') t.same(leaked, [], `${client.name} asks nobody else`);
+      // musl asks all of them at once, and takes what comes first.
+      if (client.name !== 'musl') {
+        t.same(
+          sorted(await client.addresses(world, 'web.svc.test')),
+          ['10.0.0.1', '10.0.0.2'],
+          `${client.name}, a zone`,
+        );
+        t.ok(failed(await client.addresses(world, 'nope.svc.test.')), `${client.name}, not there`);
+        const leaked = asked.filter((name) => name.endsWith('svc.test'));
+        t.same(leaked, [], `${client.name} asks nobody else`);
+      }
       asked.length = 0;
     }
     world.configure(true);
