@@ -16,6 +16,7 @@ import { ms, percent } from './lib/numbers.mjs';
 import { goal, table, writeSection } from './lib/results.mjs';
 import { launcher, load } from './lib/system.mjs';
 import { atWorkbench, say } from './lib/workbench.mjs';
+import { forwarding } from './peers/holdfast.mjs';
 import { findServers, versionFacts } from './peers/index.mjs';
 
 const SERVICES = 1000;
@@ -39,7 +40,7 @@ const options = new Command('bench:outage')
 
 await atWorkbench(async (bench) => {
   const { servers, missing } = findServers(options.servers?.split(','), ['cache']);
-  const tried = [HOLDFAST, ...servers];
+  const tried = [HOLDFAST, forwarding, ...servers];
   const live = await backend();
   const dying = await backend();
   const data = dataSet(bench, live.address().port, dying.address().port);
@@ -78,7 +79,7 @@ function holdfast({ bench, folder, port, data }) {
   const registry = data.registryFile();
   const config = writeConfig(folder, port, registry, {
     zone: { check: CHECK, idleInterval: CHECK.interval, answerTtl: `${TTL_SECONDS}s` },
-    more: { prober: { budget: 5000 } },
+    more: { prober: { budget: 5000, conntrackShare: 1 } },
   });
   return {
     server: HOLDFAST,
@@ -89,10 +90,11 @@ function holdfast({ bench, folder, port, data }) {
   };
 }
 
-function peer({ bench, folder, port, upstream }, server) {
+function peer({ bench, folder, port, data, upstream }, server) {
+  const registryFile = data.registryFile();
   return {
     server,
-    start: () => server.start({ bench, folder, port, zone: ZONE, upstream: upstream.port, stale: true }),
+    start: () => server.start({ bench, folder, port, zone: ZONE, registryFile, upstream: upstream.port, stale: true }),
     beside: () => undefined,
     cut: () => upstream.running.freeze(),
     mend: () => upstream.running.thaw(),
@@ -191,6 +193,13 @@ function report(results, facts) {
             percent,
           ),
         ];
+  const kept = results.find(({ server }) => server === forwarding)?.passes.slice(0, 2) ?? [];
+  if (kept.length > 0) {
+    goals.push(
+      goal('names of elsewhere, kept: not answered', 1 - Math.min(...kept.map(({ answered }) => answered)), 0, percent),
+      goal('names of elsewhere, kept: worst, ms', Math.max(...kept.map(({ maxUs }) => maxUs)) / 1000, 5, ms),
+    );
+  }
   writeSection(
     'outage',
     'In an outage',
@@ -199,8 +208,8 @@ function report(results, facts) {
       ...facts,
       ...(failed.length > 0 ? [`did not come up: ${failed.join(', ')}`] : []),
       `${SERVICES} names with a TTL of ${TTL_SECONDS} s, each asked for its SRV records at ${RATE} questions a second, ${PATIENCE_MS / 1000} s of patience; ` +
-        'peers with what they have for serving stale data. Of peers the upstream is frozen, of holdfast the registry file ' +
-        'is deleted; at that moment a third of the endpoints is dead',
+        'peers with what they have for serving stale data. Of peers, and of holdfast as a cache in front of a name server, ' +
+        'the upstream is frozen, of holdfast with a registry the file is deleted; at that moment a third of the endpoints is dead',
     ],
     [
       ...table(
