@@ -14,6 +14,7 @@ import { zoneServices } from '../src/registry/dns-records.js';
 import { DnsTransfer } from '../src/registry/dns-transfer.js';
 import { AddressPolicy } from '../src/registry/rows.js';
 import type { Failure } from '../src/registry/sync.js';
+import { freePort } from './blackbox/program.js';
 
 const POLICY = new AddressPolicy([], false);
 const ZONE = 'corp.test';
@@ -291,11 +292,7 @@ t.test(
 );
 
 t.test('NOTIFY is taken from the configured servers, for the zone alone', async (t) => {
-  const listen = createSocket('udp4').bind(0, '127.0.0.1');
-  await once(listen, 'listening');
-  const { port } = listen.address();
-  listen.close();
-  await once(listen, 'close');
+  const port = await freePort();
   let woken = 0;
   const failed = (reason: string): void => void t.fail(reason);
   const servers = [{ address: '127.0.0.2', port: 53 }];

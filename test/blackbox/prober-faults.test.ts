@@ -81,13 +81,16 @@ t.test('the prober is stopped, goes on, and is killed', async (t) => {
   prober.kill('SIGSTOP');
   await meanwhile(one, 'silence in the metric', async () => (await metric(admin, 'holdfast_prober_stale')) === 1);
   t.match(one.json<StatusDocument>('status').problems.join(), /the prober is silent/);
+  await resolver.said('prober-stale');
   prober.kill('SIGCONT');
   await meanwhile(one, 'its word again', async () => (await metric(admin, 'holdfast_prober_stale')) === 0);
+  await resolver.said('prober-heard-again');
   t.equal(count(resolver, 'prober-stale'), 1, 'one line');
   t.equal(count(resolver, 'prober-heard-again'), 1);
   prober.kill('SIGKILL');
   await prober.ended;
   await meanwhile(one, 'silence again', async () => (await metric(admin, 'holdfast_prober_stale')) === 1);
+  await resolver.said('prober-gone');
   t.equal(count(resolver, 'prober-gone'), 1, 'one line');
 });
 
