@@ -11,7 +11,8 @@ const MAX_SAID = 2_000;
 export function askPlan(request: PlanRequest): Promise<Plan> {
   return new Promise((resolve, reject) => {
     const program = fileURLToPath(new URL('./plan-process.js', import.meta.url));
-    const child = spawn(process.execPath, [program], { stdio: ['pipe', 'pipe', 'pipe'] });
+    // The folder of this process may be gone, which Node does not bear while it starts.
+    const child = spawn(process.execPath, [program], { stdio: ['pipe', 'pipe', 'pipe'], cwd: '/' });
     const timer = setTimeout(() => child.kill('SIGKILL'), DEADLINE_MS);
     const answer: Buffer[] = [];
     let said = '';

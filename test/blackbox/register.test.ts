@@ -221,6 +221,11 @@ for (const shell of SHELLS) {
       stdout: 'served\n',
       stderr: /unknown option --nmae/,
     });
+    t.match(await run(['--name', 'web', '--port', '80a', '--', ...echo]), {
+      code: 0,
+      stdout: 'served\n',
+      stderr: /--port: expected a whole number from 1 to 65535, got "80a": NOT REGISTERED/,
+    });
     t.match(await run(['--name', 'web', '--port', '80', '--']), { code: 2, stdout: '', stderr: /no command/ });
     const bin = join(place.folder, 'bin');
     mkdirSync(bin);
@@ -269,6 +274,25 @@ t.test('the registrar is apart from the command: session, parent, descriptors, f
     );
     t.equal(readlinkSync(`/proc/${one}/cwd`), '/');
   }
+});
+
+t.test("what the environment has for the command's Node is not for the registrar's", async (t) => {
+  const place = new Place(t);
+  const port = await freePort();
+  const options = `--inspect=127.0.0.1:${port} --require ./only-there.cjs`;
+  const env = { ...process.env, NODE_OPTIONS: options, NODE_CHANNEL_FD: '3', NODE_UNIQUE_ID: '1' };
+  const child = place.register(
+    ['sh', '-c', 'echo "$NODE_OPTIONS $NODE_CHANNEL_FD $NODE_UNIQUE_ID"; exec sleep 60'],
+    [],
+    { env },
+  );
+  let said = '';
+  child.stdout?.on('data', (chunk) => (said += chunk));
+  await place.registered();
+  for (const pid of registrarsOf(place.folder)) {
+    t.notMatch(readFileSync(`/proc/${pid}/environ`, 'latin1'), /NODE_OPTIONS|NODE_CHANNEL|NODE_UNIQUE/);
+  }
+  await until('the command has them', () => /only-there.* 3 1\n/.test(said));
 });
 
 t.test('without setsid, and with a name that leads through links', async (t) => {
@@ -465,6 +489,23 @@ t.test('the daemon follows its directory; a broken file changes nothing', async 
   t.notOk(has('web-1') || has('web-3'));
   resolver.kill('SIGTERM');
   await resolver.ended;
+});
+
+t.test('the folder that a daemon was started in is removed: it goes on reading its files', async (t) => {
+  const place = new Place(t);
+  const files = join(place.folder, 'register.d');
+  const start = join(place.folder, 'start');
+  for (const folder of [files, start]) mkdirSync(folder);
+  const put = (id: string) =>
+    writeFileSync(join(files, `${id}.yaml`), `name: web\nid: ${id}\nport: 81\naddress: 127.0.0.1\nttl: 3s\n`);
+  put('web-1');
+  const program = join(root, 'bin', 'holdfast.js');
+  const daemon = spawn(process.execPath, [program, 'register', '-c', place.config], { cwd: start, stdio: 'ignore' });
+  t.teardown(() => daemon.kill('SIGKILL'));
+  await place.registered();
+  rmSync(start, { recursive: true });
+  put('web-2');
+  await until('the new one', () => place.endpoint('web-2') !== undefined);
 });
 
 t.test('wrong use ends with 2 and says what is wrong', async (t) => {
