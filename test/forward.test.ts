@@ -1,4 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process';
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
 import { mkdirSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -86,6 +88,28 @@ for (const transport of ['batched', 'portable'] as const) {
       await until(async () => (await askUdp(at, OTHER))?.rcode === 10);
     });
 
+    t.test('what was handed over when forwarding ends is refused, as what comes then is (R26)', async (t) => {
+      const socket = createSocket('udp4');
+      t.teardown(() => socket.close());
+      socket.connect(at.port, at.address);
+      await once(socket, 'connect');
+      const client = new TcpClient(at);
+      await once(client.socket, 'connect');
+      const replies: Reply[] = [];
+      socket.on('message', (bytes) => replies.push(decode(bytes)));
+      // Sent at once; the threads have handed both over before this thread turns.
+      socket.send(question('late.example', 'A', 7, 1232));
+      client.socket.write(framed(question('late.example', 'A', 8)));
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300);
+      server.setForward(undefined);
+      await until(() => replies.length > 0);
+      t.match(replies, [{ rcode: RCODE.REFUSED, flags: { ra: 0, aa: 0 }, ede: { code: EDE.NOT_AUTHORITATIVE } }]);
+      t.match(await client.take(1), [{ rcode: RCODE.REFUSED, flags: { ra: 0 } }]);
+      client.socket.destroy();
+      server.setForward(forward);
+      await until(async () => (await askUdp(at, OTHER))?.rcode === 10);
+    });
+
     t.test('over TCP, what is known does not wait for what is not (D16)', async (t) => {
       const waiting: (() => void)[] = [];
       answer = ({ query }, reply) => waiting.push(() => reply(echo(query)));
@@ -121,7 +145,6 @@ for (const transport of ['batched', 'portable'] as const) {
       for (let i = 0; i < 300; i++) client.socket.write(framed(OTHER));
       await until(() => waiting.length >= 100);
       t.equal(waiting.length, 100);
-      const { createSocket } = await import('node:dgram');
       const socket = createSocket('udp4');
       for (let i = 0; i < 1_000; i++) await new Promise((resolve) => socket.send(OTHER, at.port, at.address, resolve));
       await until(() => full() - before === 1_000 - 256 && waiting.length >= 100 + 256);

@@ -8,6 +8,7 @@ import { type ForeignQuestion, HandoverDesk } from './handover-desk.js';
 import type { KeptAnswer } from './kept-answers.js';
 import { loadLinuxCalls } from './linux-calls.js';
 import type { RepliesMessage } from './messages.js';
+import { Refusal } from './refusal.js';
 import { ReplySocket } from './reply-socket.js';
 import type { ForwardSettings } from './settings.js';
 
@@ -27,6 +28,7 @@ export class ForeignQuestions {
   #allowed: Allowed | undefined;
   #open = false;
   #socket: ReplySocket | undefined;
+  #refusal: Refusal | undefined;
 
   constructor(options: ForeignQuestionsOptions) {
     this.#options = options;
@@ -58,7 +60,7 @@ export class ForeignQuestions {
         thread.handover,
         (question, reply) => {
           if (this.#settings) this.#settings.answer(this.#open ? limited(question) : question, reply);
-          else reply(undefined);
+          else reply(this.#refused(question));
         },
         (question, message, keep) => {
           if (message) this.#count(message);
@@ -81,6 +83,13 @@ export class ForeignQuestions {
   /** The thread is gone for good. */
   forget(thread: AnswerThread): void {
     this.#desks.delete(thread);
+  }
+
+  /** It came before the thread knew that nobody answers it any more. */
+  #refused({ query }: ForeignQuestion): Uint8Array | undefined {
+    this.counters[COUNTER.refusedForeign]!++;
+    this.#refusal ??= new Refusal(this.#options.maxUdp());
+    return this.#refusal.of(query);
   }
 
   #count(message: Uint8Array): void {
