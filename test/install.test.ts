@@ -7,6 +7,7 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
+  rmSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -20,7 +21,10 @@ import { root as project } from './root.js';
 
 t.setTimeout(120_000);
 
-const PROGRAM = { command: '/usr/bin/node /opt/holdfast/bin/holdfast.js', units: join(project, 'conf', 'systemd') };
+const PROGRAM = {
+  command: ['/usr/bin/node', '/opt/holdfast/bin/holdfast.js'],
+  units: join(project, 'conf', 'systemd'),
+};
 const ZONES = 'zones: [{ name: svc.internal, registry: { type: file, path: services.yaml } }]';
 const FORWARD = 'forward: { resolvConf: resolv.conf }';
 const OLD = 'search corp.example\n nameserver 192.0.2.1\nnameserver 2001:db8::1\noptions edns0\n';
@@ -192,6 +196,20 @@ t.test('what would break the host is refused, and nothing is changed', async (t)
       /forward\.resolvConf is \/etc\/resolv\.conf, which is to name this server: write \/etc\/holdfast\/resolv\.conf there/,
     ],
     [
+      'a link to the file that is to name us',
+      { '/etc/resolv.conf': OLD, '/etc/holdfast/resolv.conf': { link: '../resolv.conf' } },
+      listen('"127.0.0.1:53"'),
+      1,
+      /\/etc\/holdfast\/resolv\.conf leads to \/etc\/resolv\.conf, which is to name this server/,
+    ],
+    [
+      'another address of this host, of which we have all',
+      { '/etc/resolv.conf': 'nameserver 127.0.0.2\n' },
+      listen('"0.0.0.0:53"'),
+      1,
+      /names no server but/,
+    ],
+    [
       'a resolv.conf that is a folder',
       { '/etc/resolv.conf/': '' },
       listen('"127.0.0.1:53"'),
@@ -333,6 +351,56 @@ t.test('without leave to write it says so', async (t) => {
   const refused = host.run('install', '--yes');
   chmodSync(join(host.root, 'etc'), 0o755);
   t.match(refused, { code: 1, err: /permission denied; run this as root/ });
+});
+
+t.test('installed again when things have changed', async (t) => {
+  t.test('what a link named before is still known', async (t) => {
+    const host = new Folder(t, {
+      '/etc/resolv.conf': { link: '../run/NetworkManager/resolv.conf' },
+      '/run/NetworkManager/resolv.conf': 'nameserver 192.0.2.7\n',
+    });
+    t.match(host.run('install', '--yes'), { code: 0, err: '' });
+    rmSync(join(host.root, '/etc/holdfast/resolv.conf'));
+    t.match(host.run('install', '--yes'), { code: 0, err: '' });
+    t.equal(readlinkSync(join(host.root, '/etc/holdfast/resolv.conf')), '/run/NetworkManager/resolv.conf');
+  });
+
+  t.test('without `forward` by now: not while the host asks us alone', async (t) => {
+    const host = new Folder(t, { '/etc/resolv.conf': OLD, '/etc/systemd/resolved.conf': '[Resolve]\n' });
+    t.match(host.run('install', '--yes'), { code: 0, err: '' });
+    host.put({ '/etc/holdfast/holdfast.yaml': `version: 1\n${ZONES}\n` });
+    const before = host.all();
+    t.match(host.run('install', '--yes'), { code: 1, err: /names this server.*`holdfast uninstall --yes` first/ });
+    t.same(host.all(), before);
+    t.match(host.run('uninstall', '--yes'), { code: 0 });
+    t.match(host.run('install', '--yes'), { code: 0, err: '' });
+    t.equal(host.read('/etc/resolv.conf'), OLD);
+  });
+});
+
+t.test('a folder on the way to resolv.conf may be a link', async (t) => {
+  const host = new Folder(t, {
+    '/run/NetworkManager/resolv.conf': 'nameserver 192.0.2.7\n',
+    '/var/run': { link: '/run' },
+    '/etc/resolv.conf': { link: '/var/run/NetworkManager/resolv.conf' },
+  });
+  t.match(host.run('install', '--yes'), { code: 0, err: '' });
+  t.equal(readlinkSync(join(host.root, '/etc/holdfast/resolv.conf')), '/run/NetworkManager/resolv.conf');
+});
+
+t.test('a unit is told of any path', async (t) => {
+  const host = new Folder(t, { '/etc/resolv.conf': OLD });
+  const config = '/srv/a "b" %d\\ $&.yaml';
+  const command = ['/opt/no de/node', '/opt/$& 100%/holdfast.js'];
+  const text = `version: 1\nforward: { upstreams: ["192.0.2.1:53"] }\n${ZONES}\n`;
+  const read = parseConfig(text, config, { stateDir: '/x', runDir: '/x' });
+  const { changes } = planInstall({ root: host.root, config: read, program: { ...PROGRAM, command, config } });
+  const bytes = (path: string) => {
+    const wanted = changes.find((change) => change.path === `/etc/systemd/system/${path}`)?.wanted;
+    return wanted?.kind === 'file' ? wanted.bytes.toString() : '';
+  };
+  t.match(bytes('holdfast.service.d/config.conf'), 'Environment="HOLDFAST_CONFIG=/srv/a \\"b\\" %%d\\\\ $&.yaml"\n');
+  t.match(bytes('holdfast.service'), 'ExecStart="/opt/no de/node" "/opt/$$& 100%%/holdfast.js" serve --last-good\n');
 });
 
 t.test('units of a package are used, another configuration is told to them', async (t) => {

@@ -98,11 +98,11 @@ async function readConfig(root: string, given: string | undefined): Promise<{ co
   const { config } = await loadQuickly(file);
   const folder = dirname(dirname(fileURLToPath(import.meta.url)));
   const program: Program = {
-    command: `${process.execPath} ${join(folder, 'bin', 'holdfast.js')}`,
+    command: [process.execPath, join(folder, 'bin', 'holdfast.js')],
     units: join(folder, 'conf', 'systemd'),
     ...(file === usual ? {} : { config: file }),
   };
-  const hidden = [program.command.split(' ')[1]!, file].find((path) => HIDDEN.test(path));
+  const hidden = [...program.command, file].find((path) => HIDDEN.test(path));
   if (hidden !== undefined && runsSystemd(root))
     throw new InstallError(
       `${hidden} is in a folder that services do not see (ProtectHome=, PrivateTmp=): put it elsewhere`,

@@ -3,8 +3,16 @@ import { join } from 'node:path';
 import { showListen } from '../config/addresses.js';
 import type { Config } from '../config/types.js';
 import { type FileWanted, InstallError, readState } from './files.js';
-import { readJournal, stateBefore } from './journal.js';
-import { followLinks, namedServers, newResolvConf, RESOLV_CONF, serversIn, upstreamsOf } from './resolv-conf.js';
+import { isOurs, readJournal, stateBefore } from './journal.js';
+import {
+  followLinks,
+  namedServers,
+  namesUs,
+  newResolvConf,
+  RESOLV_CONF,
+  serversIn,
+  upstreamsOf,
+} from './resolv-conf.js';
 import { type Program, unitFiles } from './units.js';
 
 export type Mode = 'resolv-conf' | 'resolved';
@@ -46,6 +54,10 @@ export function planInstall({ root, config, program, mode: wanted }: PlanOptions
       'the configuration has no `forward`, so this can be no nameserver for all names, and there is no systemd-resolved ' +
         'here to send it those of the zones: add `forward`, or see docs/host.md for Unbound and dnsmasq',
     );
+  if (mode === 'resolved' && asksUsAlone(root, config))
+    throw new InstallError(
+      `${RESOLV_CONF} names this server since an earlier install, for every name: \`holdfast uninstall --yes\` first`,
+    );
   const units = unitFiles(root, program, config.listen);
   return mode === 'resolved' ? resolvedPlan(config, units) : resolvConfPlan(root, config, units);
 }
@@ -67,6 +79,10 @@ function resolvConfPlan(root: string, config: Config, units: readonly Change[]):
     if (from === RESOLV_CONF)
       throw new InstallError(
         `forward.resolvConf is ${RESOLV_CONF}, which is to name this server: write ${UPSTREAMS_FILE} there`,
+      );
+    if (followLinks(root, from) === RESOLV_CONF)
+      throw new InstallError(
+        `forward.resolvConf: ${from} leads to ${RESOLV_CONF}, which is to name this server: remove that link`,
       );
     if (from === UPSTREAMS_FILE) changes.push(...upstreamsFile(root, config));
     else if (serversIn(root, from, listen).length === 0)
@@ -144,6 +160,13 @@ function resolvedPlan({ listen, zones }: Config, units: readonly Change[]): Plan
     ],
     hints: [],
   };
+}
+
+function asksUsAlone(root: string, { listen }: Config): boolean {
+  const entry = readJournal(root)?.entries.find(({ path }) => path === RESOLV_CONF);
+  if (!entry) return false;
+  const state = readState(join(root, RESOLV_CONF));
+  return isOurs(entry, state) || (state.kind === 'file' && namesUs(state.bytes.toString('utf8'), listen));
 }
 
 /** A path of the configuration as the host has it, whose root may be a folder here. */

@@ -1,5 +1,8 @@
 /** The host's resolv.conf: who wrote it, whom it names, and what it becomes. */
-import { join, resolve } from 'node:path';
+import { readlinkSync } from 'node:fs';
+import { isIPv4 } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
 import type { ListenAddress } from '../config/types.js';
 import { readResolvConf } from '../forward/resolv-conf.js';
 import { type FileState, type FileWanted, readState } from './files.js';
@@ -26,22 +29,46 @@ export function namedServers(listen: readonly ListenAddress[]): string[] {
   return [...new Set(addresses)].slice(0, MAX_SERVERS);
 }
 
-/** Where a path leads, links followed within the root. */
+/** Where a path leads, links followed within the root, those on the way to it, too. */
 export function followLinks(root: string, path: string): string {
-  let at = path;
-  for (let i = 0; i < MAX_LINKS; i++) {
-    const state = readState(join(root, at));
-    if (state.kind !== 'link') return at;
-    at = resolve(at, '..', state.target);
+  let at = '/';
+  const rest = path.split('/').filter((part) => part !== '');
+  for (let links = 0; rest.length > 0; ) {
+    const next = resolve(at, rest.shift()!);
+    const target = linkTarget(join(root, next));
+    if (target === undefined || links++ >= MAX_LINKS) at = next;
+    else {
+      if (target.startsWith('/')) at = '/';
+      rest.unshift(...target.split('/').filter((part) => part !== ''));
+    }
   }
   return at;
+}
+
+function linkTarget(path: string): string | undefined {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return undefined;
+  }
 }
 
 export function serversIn(root: string, path: string, ours: readonly ListenAddress[]): ListenAddress[] {
   const state = readState(join(root, followLinks(root, path)));
   if (state.kind !== 'file') return [];
-  return readResolvConf(state.bytes.toString('utf8')).filter(
-    ({ address }) => !namedServers(ours).includes(address) && !ours.some((own) => own.address === address),
+  return others(readResolvConf(state.bytes.toString('utf8')), ours);
+}
+
+/** Without our own: on a wildcard that is every address of this host. */
+function others(servers: readonly ListenAddress[], ours: readonly ListenAddress[]): ListenAddress[] {
+  const wild = ours.filter(({ port }) => port === DNS_PORT).map(({ address }) => address);
+  const takes = (address: string) => wild.includes('::') || (isIPv4(address) && wild.includes('0.0.0.0'));
+  const own = new Set(Object.values(networkInterfaces()).flatMap((of) => (of ?? []).map(({ address }) => address)));
+  return servers.filter(
+    ({ address }) =>
+      !namedServers(ours).includes(address) &&
+      !ours.some((one) => one.address === address) &&
+      !(takes(address) && (own.has(address) || address.startsWith('127.'))),
   );
 }
 
@@ -50,7 +77,7 @@ export function serversIn(root: string, path: string, ours: readonly ListenAddre
  * Undefined when it names none but this host's.
  */
 export function upstreamsOf(root: string, ours: readonly ListenAddress[], now: FileState): FileWanted | undefined {
-  const target = followLinks(root, RESOLV_CONF);
+  const target = now.kind === 'link' ? followLinks(root, resolve(dirname(RESOLV_CONF), now.target)) : RESOLV_CONF;
   for (const [managed, live] of LIVE_FILES)
     if (managed.test(target) && serversIn(root, live, ours).length > 0) return { kind: 'link', target: live };
   const text = now.kind === 'file' ? now.bytes.toString('utf8') : textAt(root, target);
@@ -58,9 +85,7 @@ export function upstreamsOf(root: string, ours: readonly ListenAddress[], now: F
   const [, live] = LIVE_FILES[0]!;
   if (readResolvConf(text).length === 0 && serversIn(root, live, ours).length > 0)
     return { kind: 'link', target: live };
-  const servers = readResolvConf(text).filter(
-    ({ address }) => !namedServers(ours).includes(address) && !ours.some((own) => own.address === address),
-  );
+  const servers = others(readResolvConf(text), ours);
   if (servers.length === 0) return undefined;
   const head = `# Servers of ${RESOLV_CONF} as it was before \`holdfast install\`. Edit them as you like.\n`;
   const bytes = Buffer.from(head + servers.map(({ address }) => `nameserver ${address}\n`).join(''));

@@ -7,8 +7,8 @@ import type { FileWanted } from './files.js';
 import type { Change } from './plan.js';
 
 export interface Program {
-  /** How it is started, such as `/usr/bin/node /opt/holdfast/bin/holdfast.js`. */
-  readonly command: string;
+  /** How it is started, such as `/usr/bin/node`, `/opt/holdfast/bin/holdfast.js`. */
+  readonly command: readonly string[];
   /** Folder with the units of this version. */
   readonly units: string;
   /** The configuration, when it is not the default one. */
@@ -24,16 +24,18 @@ const PACKAGED = ['/usr/lib/systemd/system', '/lib/systemd/system'];
 
 export function unitFiles(root: string, program: Program, listen: readonly ListenAddress[]): Change[] {
   const changes: Change[] = [];
-  for (const unit of [...UNITS, REGISTRAR]) {
-    if (PACKAGED.some((folder) => existsSync(join(root, folder, unit)))) continue;
-    const content = readFileSync(join(program.units, unit), 'utf8').replace('/usr/bin/holdfast', program.command);
-    changes.push({ path: `${OWN}/${unit}`, wanted: file(content), why: 'a unit that starts this program' });
+  const [file, ...args] = program.command;
+  const command = [quoted(file!), ...args.map((word) => quoted(word).replaceAll('$', '$$$$'))].join(' ');
+  for (const name of [...UNITS, REGISTRAR]) {
+    if (PACKAGED.some((folder) => existsSync(join(root, folder, name)))) continue;
+    const content = readFileSync(join(program.units, name), 'utf8').replace('/usr/bin/holdfast', () => command);
+    changes.push({ path: `${OWN}/${name}`, wanted: unit(content), why: 'a unit that starts this program' });
   }
   if (program.config !== undefined)
     for (const service of [...SERVICES, REGISTRAR])
       changes.push({
         path: `${OWN}/${service}.d/config.conf`,
-        wanted: file(`[Service]\nEnvironment=HOLDFAST_CONFIG=${program.config}\n`),
+        wanted: unit(`[Service]\nEnvironment=${quoted(`HOLDFAST_CONFIG=${program.config}`)}\n`),
         why: 'its configuration',
       });
   const addresses = listen.map(showListen);
@@ -45,7 +47,7 @@ export function unitFiles(root: string, program: Program, listen: readonly Liste
   ];
   changes.push({
     path: `${OWN}/holdfast.socket.d/listen.conf`,
-    wanted: file(
+    wanted: unit(
       `# The addresses of \`listen\`: run \`holdfast install\` again when they change.\n[Socket]\n${[...both, ...sockets].join('\n')}\n`,
     ),
     why: 'the addresses that stay open while the resolver restarts',
@@ -53,6 +55,12 @@ export function unitFiles(root: string, program: Program, listen: readonly Liste
   return changes;
 }
 
-function file(content: string): FileWanted {
+function unit(content: string): FileWanted {
   return { kind: 'file', bytes: Buffer.from(content), mode: 0o644 };
+}
+
+/** A word of a unit: quotes where it has what ends a word, and no specifiers (systemd.syntax(7), systemd.unit(5)). */
+function quoted(word: string): string {
+  const whole = word.replaceAll('%', '%%');
+  return /[\s"'\\;]/.test(word) ? `"${whole.replaceAll(/["\\]/g, '\\$&')}"` : whole;
 }
