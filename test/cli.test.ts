@@ -20,9 +20,10 @@ import t, { type Test } from 'tap';
 import type { AdminSource, StatusDocument } from '../src/admin/documents.js';
 import { METRIC_NAMES, Metrics } from '../src/admin/metrics.js';
 import { statusPage } from '../src/admin/page.js';
-import { AdminServer } from '../src/admin/server.js';
+import { type AdminOptions, AdminServer } from '../src/admin/server.js';
 import { quickServeArguments } from '../src/cli/serve-arguments.js';
 import { showStatus } from '../src/cli/status.js';
+import { explainBindFailure } from '../src/server/bind-error.js';
 import { openLog } from '../src/system/log.js';
 import { FloodGate } from '../src/system/log-flood.js';
 import { age, plain, styleFor, table } from '../src/system/terminal.js';
@@ -41,6 +42,10 @@ function shortDir(t: Test, files: Readonly<Record<string, string>> = {}): string
   for (const [name, text] of Object.entries(files)) writeFileSync(join(dir, name), text);
   return dir;
 }
+
+/** As the resolver tells it. */
+const notBound: AdminOptions['notBound'] = (address, code, message) =>
+  explainBindFailure(address, 'tcp', { code, message }, 'admin');
 
 /** What is kept on the machine that runs the tests is none of theirs. */
 const NOWHERE = join(tmpdir(), `holdfast-test-${process.pid}`);
@@ -180,7 +185,7 @@ t.test('check tells what would be served', async (t) => {
   listen on 127.0.0.1:5399
 
 svc.internal, checks: tcp
-  file ${dir}/services.yaml: 1 services, 2 endpoints
+  file ${dir}/services.yaml: 1 service, 2 endpoints
     service  endpoints
     orders   2          1 draining
 `,
@@ -420,7 +425,12 @@ t.test('status, explain and accept ask the running resolver', async (t) => {
   });
 
   const asked: unknown[] = [];
-  const server = new AdminServer({ source: fakeSource(STATUS, asked), runDir: join(dir, 'run'), log: () => {} });
+  const server = new AdminServer({
+    source: fakeSource(STATUS, asked),
+    runDir: join(dir, 'run'),
+    log: () => {},
+    notBound,
+  });
   await server.start();
   t.teardown(() => server.stop());
   t.same(server.problems(), []);
@@ -519,6 +529,7 @@ t.test('who asks over HTTP gets what is meant for them', async (t) => {
     runDir,
     admin: { address: '127.0.0.1', port },
     log: (...line) => logged.push(line),
+    notBound,
   });
   await server.start();
   t.teardown(() => server.stop());
@@ -576,10 +587,12 @@ t.test('who asks over HTTP gets what is meant for them', async (t) => {
     runDir: join(runDir, 'second'),
     admin: { address: '127.0.0.1', port },
     log: (...line) => logged.push(line),
+    notBound,
   });
   await second.start();
   t.teardown(() => second.stop());
-  const problem = `127.0.0.1:${port} is in use by another program`;
+  const holder = readFileSync('/proc/self/comm', 'utf8').trim();
+  const problem = `127.0.0.1:${port} (TCP) is in use by ${holder} (pid ${process.pid}): stop it, or give another address or port under "admin"`;
   t.same(second.problems(), [`HTTP interface admin: ${problem}`], 'a taken port is a warning');
   t.same(logged, [['warn', 'admin-unavailable', { access: 'admin', reason: problem }]]);
   await second.setAdmin(undefined);
@@ -608,6 +621,7 @@ t.test('who asks over HTTP gets what is meant for them', async (t) => {
     runDir,
     admin: { address: '127.0.0.1', port },
     log: () => {},
+    notBound,
   });
   const started = third.start();
   const moved = third.setAdmin({ address: '127.0.0.2', port });

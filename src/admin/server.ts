@@ -1,7 +1,6 @@
 /** Opens the HTTP interfaces: control.sock, public.sock, and `admin` over TCP. None of them is needed to answer DNS. */
 import type { Server } from 'node:http';
 import { join } from 'node:path';
-import { showListen } from '../config/addresses.js';
 import type { ListenAddress } from '../config/types.js';
 import { KeptUnixSocket } from '../system/unix-socket.js';
 import type { AdminSource } from './documents.js';
@@ -19,6 +18,8 @@ export interface AdminOptions {
   /** Absent: no HTTP over TCP. */
   readonly admin?: ListenAddress;
   readonly log: AdminLog;
+  /** What to tell of an address that cannot be bound. */
+  readonly notBound: (address: ListenAddress, code: string, message: string) => Promise<string>;
 }
 
 const RETRY_MS = 10_000;
@@ -84,7 +85,7 @@ export class AdminServer {
     await this.#try('control', (server) => this.#keepSocket('control', server, 0o660));
     await this.#try('public', (server) => this.#keepSocket('public', server, 0o666));
     const address = this.#admin;
-    if (address) await this.#try('admin', (server) => listenTcp(server, address));
+    if (address) await this.#try('admin', (server) => this.#listenTcp(server, address));
     clearTimeout(this.#retry);
     if (this.#stopped || this.#open.size === (address ? 3 : 2)) return;
     this.#retry = setTimeout(() => void this.start(), RETRY_MS).unref();
@@ -125,6 +126,22 @@ export class AdminServer {
     return { close: () => socket.stop() };
   }
 
+  async #listenTcp(server: Server, address: ListenAddress): Promise<Opened> {
+    try {
+      await listening(server, address);
+    } catch (error) {
+      const { code = '', message } = error as NodeJS.ErrnoException;
+      throw new Error(await this.#options.notBound(address, code, message));
+    }
+    return {
+      close: () =>
+        new Promise((done) => {
+          server.close(() => done());
+          server.closeAllConnections();
+        }),
+    };
+  }
+
   #up(access: Access): void {
     if (this.#problems.delete(access)) this.#options.log('info', 'admin-up', { access });
   }
@@ -137,21 +154,12 @@ export class AdminServer {
   }
 }
 
-function listenTcp(server: Server, address: ListenAddress): Promise<Opened> {
+function listening(server: Server, address: ListenAddress): Promise<void> {
   return new Promise((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => {
-      const taken = error.code === 'EADDRINUSE' ? `${showListen(address)} is in use by another program` : error.message;
-      reject(new Error(taken));
-    });
+    server.once('error', reject);
     server.listen({ host: address.address, port: address.port, ipv6Only: true }, () => {
       server.removeAllListeners('error');
-      resolve({
-        close: () =>
-          new Promise((done) => {
-            server.close(() => done());
-            server.closeAllConnections();
-          }),
-      });
+      resolve();
     });
   });
 }

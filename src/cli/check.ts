@@ -7,7 +7,7 @@ import { registryPlace } from '../registry/identity.js';
 import { openAdapter } from '../registry/open.js';
 import type { Listing, Rejected } from '../registry/registry.js';
 import { plain, type Style, styleFor, table } from '../system/terminal.js';
-import { complain, EXIT_FAILED, EXIT_OK, EXIT_USAGE, print } from './output.js';
+import { complain, count, EXIT_FAILED, EXIT_OK, EXIT_USAGE, print } from './output.js';
 
 interface ServiceSummary {
   readonly name: string;
@@ -95,7 +95,7 @@ function show(document: CheckDocument, style: Style): string {
 function showRegistry(registry: RegistrySummary, style: Style): string[] {
   const endpoints = registry.services.reduce((sum, service) => sum + service.endpoints, 0);
   const lines = [
-    `  ${registry.type} ${plain(registry.path)}: ${registry.services.length} services, ${endpoints} endpoints`,
+    `  ${registry.type} ${plain(registry.path)}: ${count(registry.services.length, 'service')}, ${count(endpoints, 'endpoint')}`,
   ];
   if (registry.error !== undefined) lines.push(`  ${style.bad('not usable')}: ${plain(registry.error)}`);
   const rows = registry.services.slice(0, MAX_SHOWN).map(({ name, endpoints: count, states }) => [

@@ -14,3 +14,8 @@ export function print(text: string): void {
 export function complain(text: string): void {
   process.stderr.write(`holdfast: ${text}\n`);
 }
+
+/** `1 service`, `2 services`. */
+export function count(number: number, what: string): string {
+  return `${number} ${what}${number === 1 ? '' : 's'}`;
+}

@@ -9,7 +9,7 @@ import {
 } from '../admin/documents.js';
 import { age, plain, type Style, since, styleFor, table } from '../system/terminal.js';
 import { askResolver } from './ask.js';
-import { EXIT_FAILED, EXIT_OK, print } from './output.js';
+import { count, EXIT_FAILED, EXIT_OK, print } from './output.js';
 import { registrarsOf, showRegistrars } from './status-registrars.js';
 
 export async function status(options: { readonly config: string; readonly json?: boolean }): Promise<number> {
@@ -151,10 +151,6 @@ function registryLine(title: string, registry: RegistryStatus, style: Style): st
   const from = source === 'snapshot' ? ', from the snapshot' : source === 'none' ? ', nothing known of it' : '';
   const has = `${count(services, 'service')}, ${count(endpoints, 'endpoint')}`;
   return `  ${title}: ${plain(registry.registry)}: ${word}${confirmed}${from}; ${has}`;
-}
-
-function count(number: number, what: string): string {
-  return `${number} ${what}${number === 1 ? '' : 's'}`;
 }
 
 function showListener(listen: StatusDocument['listen'][number], style: Style): string {

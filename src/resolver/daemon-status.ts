@@ -48,14 +48,13 @@ export function adminSource(parts: DaemonParts, metrics: () => Promise<string>):
     },
     accept: (name, zone) => {
       const released = resolver.accept(name, zone, clock.now());
-      if (released === undefined) return { unknown: unknownToAll(resolver, name, zone) };
+      if (released === undefined) return { unknown: unknownToAll(resolver, name, zone, 'service') };
       parts.changed();
       return { released };
     },
     drain: (name, zone, undo) => {
       const receipt = resolver.drain(name, zone, undo, clock.now());
-      if (receipt === undefined)
-        return { unknown: `${zone === undefined ? 'no zone' : `zone ${zone}`} has nothing by the name ${name}` };
+      if (receipt === undefined) return { unknown: unknownToAll(resolver, name, zone, 'service, id or address') };
       parts.changed();
       return receipt;
     },
@@ -155,9 +154,9 @@ function alarmText({ name, guard }: ZoneStatus): string {
   return `the guard holds passing endpoints of ${held}: mend the registry, or let them go (${release})`;
 }
 
-function unknownToAll({ zones }: Resolver, service: string, zone: string | undefined): string {
-  if (zone === undefined) return `no zone has a service ${service}`;
-  for (const { config } of zones) if (config.name === zone) return `zone ${zone} has no service ${service}`;
+function unknownToAll({ zones }: Resolver, name: string, zone: string | undefined, what: string): string {
+  if (zone === undefined) return `no zone has a ${what} ${name}`;
+  for (const { config } of zones) if (config.name === zone) return `zone ${zone} has no ${what} ${name}`;
   return `there is no zone ${zone}`;
 }
 

@@ -4,6 +4,7 @@ import type { AdminServer } from '../admin/server.js';
 import { showListen } from '../config/addresses.js';
 import type { Config, ZoneConfig } from '../config/types.js';
 import { type AnswerServer, ListenError } from '../server/answer-server.js';
+import { explainBindFailure } from '../server/bind-error.js';
 import type { EarlyThreads } from '../server/early-threads.js';
 import { BootClock, ClockWatch } from '../system/boot-clock.js';
 import type { Instant, Ms } from '../system/clock.js';
@@ -251,6 +252,7 @@ class Daemon {
       runDir: config.runDir,
       ...(config.admin === undefined ? {} : { admin: config.admin }),
       log: this.#log.log,
+      notBound: (address, code, message) => explainBindFailure(address, 'tcp', { code, message }, 'admin'),
     });
     if (this.#stopping === undefined) await this.#admin.start();
   }

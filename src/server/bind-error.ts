@@ -1,12 +1,24 @@
 /** What to tell a person whose listen address cannot be bound. */
+import type { ListenAddress } from '../config/types.js';
 import { hostPort } from './listen-plan.js';
-import type { PortHolder } from './port-holder.js';
+import { findPortHolders, type PortHolder } from './port-holder.js';
 
 /** A failed bind, as it crosses from a worker. */
 export interface BindFailure {
   /** errno's name, such as `EADDRINUSE`. */
   readonly code: string;
   readonly message: string;
+}
+
+/** The sentence, with whoever holds the port now. `key` is where the configuration has the address. */
+export async function explainBindFailure(
+  { address, port }: ListenAddress,
+  protocol: 'udp' | 'tcp',
+  failure: BindFailure,
+  key: 'listen' | 'admin' = 'listen',
+): Promise<string> {
+  const holders = failure.code === 'EADDRINUSE' ? await findPortHolders(address, port, protocol) : [];
+  return describeBindFailure(address, port, protocol, failure, holders, key);
 }
 
 /** One sentence: what, who, what to do. */
@@ -16,6 +28,7 @@ export function describeBindFailure(
   protocol: 'udp' | 'tcp',
   failure: BindFailure,
   holders: readonly PortHolder[],
+  key = 'listen',
 ): string {
   const what = `${hostPort(address, port)} (${protocol.toUpperCase()})`;
   switch (failure.code) {
@@ -23,7 +36,7 @@ export function describeBindFailure(
       const who = holders.length
         ? `is in use by ${holders.map((h) => `${h.name} (pid ${h.pid})`).join(' and ')}`
         : 'is in use by a process that this user may not see (as root: ss -lunp and ss -ltnp)';
-      return `${what} ${who}: ${remedy(holders)}`;
+      return `${what} ${who}: ${remedy(holders, key)}`;
     }
     case 'EACCES':
       return `${what} may not be bound by this user: ports below 1024 need root or CAP_NET_BIND_SERVICE (in a unit: AmbientCapabilities=CAP_NET_BIND_SERVICE)`;
@@ -36,8 +49,8 @@ export function describeBindFailure(
   }
 }
 
-function remedy(holders: readonly PortHolder[]): string {
+function remedy(holders: readonly PortHolder[], key: string): string {
   if (holders.some((h) => h.name.startsWith('systemd-resolve')))
-    return 'set DNSStubListener=no in /etc/systemd/resolved.conf, or give another address under "listen"';
-  return 'stop it, or give another address or port under "listen"';
+    return `set DNSStubListener=no in /etc/systemd/resolved.conf, or give another address under "${key}"`;
+  return `stop it, or give another address or port under "${key}"`;
 }

@@ -1,8 +1,7 @@
 /** Which sockets are up, which are retried and why; one log line a change. */
 import type { ListenAddress } from '../config/types.js';
-import { type BindFailure, describeBindFailure } from './bind-error.js';
+import { type BindFailure, explainBindFailure } from './bind-error.js';
 import { type SocketPlan, socketFor } from './listen-plan.js';
-import { findPortHolders } from './port-holder.js';
 
 export interface ListenerStatus {
   readonly address: string;
@@ -67,7 +66,7 @@ export class ListenBoard {
           this.#log('info', 'listen-up', { address, port, protocol });
           continue;
         }
-        entry.reason = explain(plan, protocol, failure).then((text) => {
+        entry.reason = explainBindFailure(plan, protocol, failure).then((text) => {
           entry.text = text;
           if (this.#entries.get(`${protocol}|${plan.key}`) === entry)
             this.#log('warn', 'listen-retrying', { address, port, protocol, message: text });
@@ -94,9 +93,4 @@ export class ListenBoard {
       }),
     );
   }
-}
-
-async function explain(plan: SocketPlan, protocol: 'udp' | 'tcp', failure: BindFailure): Promise<string> {
-  const holders = failure.code === 'EADDRINUSE' ? await findPortHolders(plan.address, plan.port, protocol) : [];
-  return describeBindFailure(plan.address, plan.port, protocol, failure, holders);
 }
