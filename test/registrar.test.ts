@@ -1,5 +1,5 @@
 /** The registrar's parts under a fake clock, and its files. */
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as immediate } from 'node:timers/promises';
 import fc from 'fast-check';
@@ -439,6 +439,14 @@ t.test('the file registry: a successor’s file is neither overwritten nor remov
   t.match(readFileSync(join(folder, 'registered-web.web-1.json'), 'utf8'), /"port": 81/);
   await younger.remove(NEVER);
   t.same(await older.keep(WEB, NEVER), { kind: 'kept', wrote: true });
+});
+
+t.test('the file registry: whoever reads it may, whatever the umask of the one who registers', async (t) => {
+  const folder = t.testdir({});
+  const before = process.umask(0o077);
+  t.teardown(() => process.umask(before));
+  await inFolder(folder).keep(WEB, NEVER);
+  for (const name of readdirSync(folder)) t.equal(statSync(join(folder, name)).mode & 0o777, 0o644, name);
 });
 
 t.test('the file registry: what is in the way is said, and nothing is made where nothing was', async (t) => {

@@ -23,6 +23,8 @@ export async function replaceFile(
   try {
     const handle = await open(temporary, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, mode);
     try {
+      // The umask is for files whose mode nobody has chosen. Not every file system knows modes.
+      await handle.chmod(mode).catch(() => undefined);
       for (const chunk of chunks) {
         for (let written = 0; written < chunk.length; ) {
           written += (await handle.write(chunk, written)).bytesWritten;
