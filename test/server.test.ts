@@ -1,6 +1,7 @@
+import { spawn } from 'node:child_process';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { TYPE } from '../src/dns/constants.js';
@@ -378,8 +379,22 @@ t.test('two starts that a signal ended make the next ones portable', async (t) =
   t.equal(new CrashMarker(stateDir, 'other boot').begin(at), true);
   t.equal(new CrashMarker(stateDir, 'other boot').begin(at), true, 'a machine that went down is no death by signal');
 
+  const other = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)']);
+  t.teardown(() => other.kill());
+  new CrashMarker(stateDir, 'boot', other.pid).begin(at);
+  const second = new CrashMarker(stateDir, 'boot');
+  t.same([second.begin(at), second.begin(at), second.begin(at)], [true, true, true], 'who still runs has not died');
+  second.clear();
+  t.ok(existsSync(second.file), 'and the mark of it is its own to remove');
+  const gone = once(other, 'exit');
+  other.kill('SIGKILL');
+  await gone;
+  second.begin(at);
+  new CrashMarker(stateDir, 'boot').begin(at);
+  t.equal(new CrashMarker(stateDir, 'boot').begin(at), false, 'its death counts when it comes');
+
+  rmSync(second.file);
   const real = new CrashMarker(stateDir);
-  real.clear();
   real.begin(Date.now());
   real.begin(Date.now());
   const served = await new Served('auto').start(t, { transport: 'auto', stateDir });

@@ -14,6 +14,8 @@ interface Marker {
   /** A start is under way that has neither proved itself nor ended cleanly. */
   readonly open: boolean;
   readonly deaths: number;
+  /** Of the start that is under way. */
+  readonly pid?: number;
   readonly at: WallMs;
   /** Another kernel, Node or boot makes old deaths meaningless. */
   readonly platform: string;
@@ -22,26 +24,33 @@ interface Marker {
 export class CrashMarker {
   readonly file: string;
   readonly #platform: string;
+  readonly #pid: number;
+  /** The mark is that of another process, which still runs: a second start beside it, by mistake or to take over. */
+  #others = false;
 
-  constructor(stateDir: string, bootId: string = readBootId()) {
+  constructor(stateDir: string, bootId: string = readBootId(), pid: number = process.pid) {
     this.file = join(stateDir, 'udp-batched.json');
+    this.#pid = pid;
     this.#platform = `${process.version} ${release()} ${bootId}`;
   }
 
   /** Opens a start. False when the batched transport is to be avoided. A directory that cannot be written remembers nothing. */
   begin(now: WallMs): boolean {
     const last = this.#read(now);
+    this.#others = last?.open === true && last.pid !== this.#pid && runs(last.pid);
+    if (this.#others) return true;
     const deaths = (last?.deaths ?? 0) + (last?.open ? 1 : 0);
     if (deaths >= DEATHS_TO_AVOID) {
       this.#write({ open: false, deaths, at: last?.open ? now : last!.at, platform: this.#platform });
       return false;
     }
-    this.#write({ open: true, deaths, at: now, platform: this.#platform });
+    this.#write({ open: true, deaths, pid: this.#pid, at: now, platform: this.#platform });
     return true;
   }
 
   /** The start proved itself, or the process ends as it should. */
   clear(): void {
+    if (this.#others) return;
     try {
       rmSync(this.file, { force: true });
     } catch {
@@ -69,6 +78,15 @@ export class CrashMarker {
     } catch {
       // Not remembered: the batched transport is tried again.
     }
+  }
+}
+
+function runs(pid: unknown): boolean {
+  if (typeof pid !== 'number' || !Number.isInteger(pid) || pid < 1) return false;
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
   }
 }
 
