@@ -61,6 +61,15 @@ t.test('a connection goes to whoever takes it', async (t) => {
   t.equal(tries, 5 + held.length, 'who refused is held back');
   await t.rejects(client.connect('nobody'), { code: 'HOLDFAST_NOT_FOUND' });
   await t.rejects(client.connect('orders', { port: 0 }), /port: expected 1 to 65535/);
+  await t.rejects(
+    client.connect(undefined as unknown as string),
+    /name: expected a name such as orders, not undefined/,
+  );
+  await t.rejects(client.connect(''), /name: expected a name such as orders, not ""/);
+  await t.rejects(client.connect('a..b'), {
+    code: 'HOLDFAST_NOT_FOUND',
+    message: 'a..b: there is no such service: not a name of DNS',
+  });
   await t.rejects(client.connect('orders', { signal: AbortSignal.abort(new Error('no')) }), /^Error: no$|no/);
 });
 

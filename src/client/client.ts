@@ -59,6 +59,8 @@ export class ServiceClient {
    * @throws UnreachableError, NotFoundError, NoAnswerError, ClosedError, or the reason of `signal`.
    */
   async connect(name: string, { port, tls, signal }: ConnectOptions = {}): Promise<Socket> {
+    if (typeof name !== 'string' || name === '')
+      throw new TypeError(`name: expected a name such as orders, not ${JSON.stringify(name)}`);
     if (port !== undefined && !(Number.isInteger(port) && port > 0 && port < 65_536))
       throw new TypeError(`port: expected 1 to 65535, not ${String(port)}`);
     if (this.#stop.signal.aborted) throw new ClosedError();

@@ -36,6 +36,8 @@ const PATIENCE_MS: Ms = 250;
 /** The pause after look-ups that failed: doubled each time. */
 const RETRY_MIN_MS: Ms = 500;
 const RETRY_MAX_MS: Ms = 5_000;
+/** The same while somebody waits for the first list of a name. */
+const FIRST_RETRY_MAX_MS: Ms = 1_000;
 /** How long a name that was never known is asked for before that is an error. */
 const FIRST_MS: Ms = 5_000;
 /** How long the word of a name server counts that there is no such name. */
@@ -152,7 +154,8 @@ export class Directory {
       entry.failures++;
       entry.failure = outcome.reason;
       entry.absentSince = undefined;
-      entry.dueAt = at + Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(8, entry.failures - 1));
+      const longest = before === undefined ? FIRST_RETRY_MAX_MS : RETRY_MAX_MS;
+      entry.dueAt = at + Math.min(longest, RETRY_MIN_MS * 2 ** Math.min(8, entry.failures - 1));
       return;
     }
     entry.failures = 0;

@@ -37,7 +37,7 @@ export async function findService(host: string, addressesOnly: boolean, options:
     if (error instanceof NoDnsAnswer) return { kind: 'failed', reason: error.message };
     throw error;
   }
-  return { kind: 'absent', reason: absent.join('; ') };
+  return { kind: 'absent', reason: absent.join('; ') || 'not a name of DNS' };
 }
 
 /** The names that `host` may stand for, in the order of asking. */
