@@ -174,6 +174,23 @@ t.test('a bad configuration is one line on standard error and exit code 2', asyn
   t.equal(JSON.parse(json.out).error, message.slice('holdfast: '.length, -1));
 });
 
+t.test('check tells who is asked for other names', async (t) => {
+  const forward = 'forward: { resolvConf: up.conf }';
+  const folder = t.testdir({
+    'holdfast.yaml': `version: 1\n${forward}\nzones: [{ name: svc.internal, registry: { type: file, path: s.yaml } }]\n`,
+    's.yaml': 'services: {}\n',
+  });
+  const config = join(folder, 'holdfast.yaml');
+  t.match(await holdfast('check', '-c', config), {
+    code: 0,
+    out: /other names: nobody to ask yet: .*up\.conf cannot be/,
+  });
+  writeFileSync(join(folder, 'up.conf'), 'nameserver 127.0.0.53\nnameserver 127.0.0.1\n');
+  t.match(await holdfast('check', '-c', config), { code: 0, out: /up\.conf names no server but this host's own\n/ });
+  writeFileSync(join(folder, 'up.conf'), 'nameserver 192.0.2.1\n');
+  t.match(await holdfast('check', '-c', config), { code: 0, out: /other names: 192\.0\.2\.1:53\n/ });
+});
+
 t.test('check tells what would be served', async (t) => {
   const dir = shortDir(t, { 'holdfast.yaml': CONFIG, 'services.yaml': SERVICES });
   const config = join(dir, 'holdfast.yaml');

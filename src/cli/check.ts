@@ -1,8 +1,10 @@
 /** `holdfast check`: what a configuration would serve, without serving it. */
+import { readFileSync } from 'node:fs';
 import { showListen } from '../config/addresses.js';
 import { ConfigError } from '../config/errors.js';
 import { loadConfig } from '../config/load.js';
 import type { Config, RegistryConfig, ZoneConfig } from '../config/types.js';
+import { readResolvConf } from '../forward/resolv-conf.js';
 import { registryPlace } from '../registry/identity.js';
 import { openAdapter } from '../registry/open.js';
 import type { Listing, Rejected } from '../registry/registry.js';
@@ -29,6 +31,8 @@ interface CheckDocument {
   file: string;
   error?: string;
   listen: string[];
+  /** Who is asked for other names. */
+  forward?: { upstreams: string[]; note?: string };
   zones: { name: string; check: string; registries: RegistrySummary[] }[];
 }
 
@@ -57,7 +61,21 @@ async function inspect(file: string): Promise<CheckDocument> {
     zones.push({ name: zone.name, check: zone.check.type, registries });
   }
   const ok = zones.every((zone) => zone.registries.every((r) => r.error === undefined && r.rejected.length === 0));
-  return { ok, file: config.file, listen: config.listen.map(showListen), zones };
+  const forward = forwardOf(config);
+  return { ok, file: config.file, listen: config.listen.map(showListen), ...(forward ? { forward } : {}), zones };
+}
+
+/** A file that names nobody is no fault of the configuration: the network, or `holdfast install`, may write it later. */
+function forwardOf({ forward, listen }: Config): CheckDocument['forward'] {
+  if (forward?.resolvConf === undefined) return forward && { upstreams: forward.upstreams.map(showListen) };
+  const path = forward.resolvConf;
+  try {
+    const named = readResolvConf(readFileSync(path, 'utf8')).map(showListen);
+    const upstreams = named.filter((server) => !listen.map(showListen).includes(server));
+    return upstreams.length > 0 ? { upstreams } : { upstreams, note: `${path} names no server but this host's own` };
+  } catch (error) {
+    return { upstreams: [], note: `${path} cannot be read: ${(error as Error).message}` };
+  }
 }
 
 const DEADLINE_MS = 30_000;
@@ -85,11 +103,17 @@ const MAX_SHOWN = 20;
 
 function show(document: CheckDocument, style: Style): string {
   const lines = [`${plain(document.file)}: ${style.good('good')}`, `  listen on ${document.listen.join(', ')}`];
+  if (document.forward) lines.push(`  other names: ${showForward(document.forward, style)}`);
   for (const zone of document.zones) {
     lines.push('', `${style.bold(zone.name)}, checks: ${zone.check}`);
     for (const registry of zone.registries) lines.push(...showRegistry(registry, style));
   }
   return lines.join('\n');
+}
+
+function showForward({ upstreams, note }: NonNullable<CheckDocument['forward']>, style: Style): string {
+  if (note !== undefined) return `${style.warn('nobody to ask yet')}: ${plain(note)}`;
+  return upstreams.length > 0 ? upstreams.join(', ') : 'none but those of `domains`';
 }
 
 function showRegistry(registry: RegistrySummary, style: Style): string[] {
