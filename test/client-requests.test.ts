@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { Agent, getGlobalDispatcher, request, setGlobalDispatcher, fetch as undiciFetch } from 'undici';
 import { type ClientOptions, ServiceClient, UnreachableError } from '../src/client/index.js';
+import { until } from './blackbox/program.js';
 import { CERT, KEY } from './certificate-of-nobody.js';
 import { HttpBackend, NameServer } from './client-fixture.js';
 
@@ -292,8 +293,7 @@ t.test('a slow answer is taken when nobody is faster, and a slow endpoint is not
   t.match(await ask(client), /orders-/);
   t.equal(asked, 2, 'it was asked of two');
   t.match(client.status(), { hedges: 1, failed: 0 });
-  await sleep(50);
-  t.equal(left, 1, 'the other one is left');
+  await until('the other one is left', () => left === 1);
   t.equal(client.status().held.length, 0, 'and neither is held back: the loser had no time');
 });
 
@@ -577,15 +577,15 @@ t.test('connections to endpoints that left are closed, and busy ones are let fin
   dns.list('orders.test', [a.port], 0);
   const asked: Promise<string>[] = [];
   for (let i = 0; i < 10; i++) asked.push(ask(client, {}, '/slow'));
-  await sleep(600);
-  await ask(client);
-  await sleep(50);
+  await until('the client knows', async () => {
+    await ask(client);
+    return client.status().services.every(({ endpoints }) => endpoints.length === 1);
+  });
   t.equal(await ask(client), 'orders-0');
   finish();
   const slowOnes = await Promise.all(asked);
   t.equal(slowOnes.length, 10);
-  await sleep(50);
-  t.equal(b.connections, 0);
+  await until('the other one is left', () => b.connections === 0);
   t.ok(a.connections > 0);
 });
 
