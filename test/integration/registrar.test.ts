@@ -1,6 +1,9 @@
 /** What a registrar has to bear from the registry that it registers in, against the real servers. */
 
-import { rmSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { closeSync, mkdtempSync, openSync, rmSync, writeFileSync, writeSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { ConsulRegistryConfig, EtcdRegistryConfig } from '../../src/config/types.js';
 import type { Registration } from '../../src/registrar/entry.js';
@@ -308,6 +311,22 @@ if (findConsul() === undefined) {
   t.test('consul', { skip: 'no consul here' }, () => Promise.resolve());
 } else t.test('consul', consulStories);
 
+/** Writes a file until the disk is full. */
+function fill(path: string): void {
+  const file = openSync(path, 'w');
+  try {
+    for (let size = 1 << 20; size >= 1; size >>= 1) {
+      try {
+        for (;;) writeSync(file, Buffer.alloc(size));
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
+      }
+    }
+  } finally {
+    closeSync(file);
+  }
+}
+
 interface AgentHealth {
   readonly AggregatedStatus: string;
   readonly Service: {
@@ -447,6 +466,36 @@ async function consulStories(t: Test): Promise<void> {
     await server.stop();
     await server.run();
     await until('confirmed', async () => running.state === 'registered' && (await passing(server, registration)));
+  });
+
+  t.test('out of disk: who is registered stays, who comes is registered once there is room', async (t) => {
+    const disk = mkdtempSync(join(tmpdir(), 'holdfast-disk-'));
+    const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=32m', 'tmpfs', disk]);
+    if (mounted.status !== 0) {
+      rmSync(disk, { recursive: true });
+      t.comment('skipped: no small disk can be mounted here');
+      return;
+    }
+    let server: ConsulServer | undefined;
+    t.teardown(async () => {
+      await server?.stop();
+      spawnSync('umount', ['--lazy', disk]);
+      rmSync(disk, { recursive: true, force: true });
+    });
+    server = await ConsulServer.start(join(disk, 'consul'));
+    const agent = server;
+    const first = registrationAt(agent.origin);
+    const before = new Running(t, first);
+    await until('registered', () => passing(agent, first));
+    fill(join(disk, 'full'));
+    const second = registrationAt(agent.origin);
+    const late = new Running(t, second);
+    await until('said', () => late.said.some(({ event }) => event === 'not-registered'));
+    await new Promise((resolve) => setTimeout(resolve, 2 * TTL));
+    t.ok(await passing(agent, first), 'who is registered stays');
+    rmSync(join(disk, 'full'));
+    await until('registered, once there is room', () => passing(agent, second));
+    await until('both said to be', () => before.state === 'registered' && late.state === 'registered');
   });
 
   t.test('a token withdrawn and given back', async (t) => {
