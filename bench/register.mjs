@@ -10,7 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import { median, ms } from './lib/numbers.mjs';
 import { goal, table, writeSection } from './lib/results.mjs';
-import { launcher, load, root, which } from './lib/system.mjs';
+import { load, root, which } from './lib/system.mjs';
 import { atWorkbench, say } from './lib/workbench.mjs';
 
 const options = new Command('bench:register')
@@ -48,14 +48,14 @@ await atWorkbench(async (bench) => {
   const check = ['--check', '{"type": "http", "interval": "500ms", "timeout": "100ms"}'];
   const memory = [];
   const settings = [
-    ['`node -e` that waits', ['-e', 'setInterval(() => {}, 1000)'], place],
-    ['a registrar of one service, file', [launcher, ...one], place],
-    ['of one service, etcd', [launcher, ...one], inEtcd],
-    ['of one service with an HTTP check, etcd', [launcher, ...one, ...check], inEtcd],
-    ['of 100 services, file', [launcher, 'register', '-c', 'holdfast.yaml'], many],
+    ['`node -e` that waits', process.execPath, ['-e', 'setInterval(() => {}, 1000)'], place],
+    ['a registrar of one service, file', WRAPPER, one, place],
+    ['of one service, etcd', WRAPPER, one, inEtcd],
+    ['of one service with an HTTP check, etcd', WRAPPER, [...one, ...check], inEtcd],
+    ['of 100 services, file', WRAPPER, ['register', '-c', 'holdfast.yaml'], many],
   ];
-  for (const [title, args, cwd] of settings) {
-    const program = bench.start(process.execPath, args, { cwd });
+  for (const [title, command, args, cwd] of settings) {
+    const program = bench.start(command, args, { cwd });
     await sleep(options.settle * 1000);
     memory.push([title, residentMb(program.pid)]);
     await program.stop();
