@@ -3,7 +3,7 @@
  * to the next one when it cannot be made. A request is not repeated: its stream is the program's.
  */
 import { type AgentOptions, Agent as HttpAgent } from 'node:http';
-import { Agent as HttpsAgent } from 'node:https';
+import { Agent as HttpsAgent, type AgentOptions as SecureAgentOptions } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type Endpoint, endpointKey } from './endpoint.js';
@@ -95,42 +95,34 @@ const KEPT: AgentOptions = { keepAlive: true, scheduling: 'fifo' };
 const HTTP_PORT = 80;
 const HTTPS_PORT = 443;
 
-/** For `http.request(url, { agent })`. */
-export class ServiceHttpAgent extends HttpAgent {
-  readonly #connector: Connector;
+type AgentClass = new (options: AgentOptions) => HttpAgent;
 
-  constructor(settings: Settings, services: Services) {
-    super(KEPT);
-    this.#connector = new Connector(this, settings, services);
-  }
+/** An agent of Node's whose connections to services are made here, and all others as ever. */
+function serviceAgent(Base: AgentClass, usualPort: number, secure: boolean) {
+  return class extends Base {
+    readonly #connector: Connector;
 
-  override createConnection(options: never, done: Done): Duplex | null | undefined {
-    if (!this.#connector.takes(options)) return super.createConnection(options, done as never);
-    this.#connector.connect(options, HTTP_PORT, false, done);
-    return undefined;
-  }
+    constructor(settings: Settings, services: Services) {
+      super({ ...KEPT, ...(secure ? settings.tls : {}) } as AgentOptions);
+      this.#connector = new Connector(this, settings, services);
+    }
 
-  override keepSocketAlive(socket: Duplex): boolean {
-    return this.#connector.isGood(socket as Socket) && (super.keepSocketAlive(socket) as unknown as boolean);
-  }
+    override createConnection(options: never, done: Done): Duplex | null | undefined {
+      if (!this.#connector.takes(options)) return super.createConnection(options, done as never);
+      this.#connector.connect(options, usualPort, secure, done);
+      return undefined;
+    }
+
+    override keepSocketAlive(socket: Duplex): boolean {
+      return this.#connector.isGood(socket as Socket) && (super.keepSocketAlive(socket) as unknown as boolean);
+    }
+  };
 }
 
+/** For `http.request(url, { agent })`. */
+export class ServiceHttpAgent extends serviceAgent(HttpAgent, HTTP_PORT, false) {}
+
 /** For `https.request(url, { agent })`. */
-export class ServiceHttpsAgent extends HttpsAgent {
-  readonly #connector: Connector;
-
-  constructor(settings: Settings, services: Services) {
-    super({ ...KEPT, ...settings.tls } as AgentOptions);
-    this.#connector = new Connector(this, settings, services);
-  }
-
-  override createConnection(options: never, done: Done): Duplex | null | undefined {
-    if (!this.#connector.takes(options)) return super.createConnection(options, done as never);
-    this.#connector.connect(options, HTTPS_PORT, true, done);
-    return undefined;
-  }
-
-  override keepSocketAlive(socket: Duplex): boolean {
-    return this.#connector.isGood(socket as Socket) && (super.keepSocketAlive(socket) as unknown as boolean);
-  }
+export class ServiceHttpsAgent extends serviceAgent(HttpsAgent, HTTPS_PORT, true) {
+  declare options: SecureAgentOptions;
 }

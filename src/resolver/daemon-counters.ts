@@ -1,4 +1,4 @@
-import type { CounterReadings } from '../admin/metrics.js';
+import type { CounterReadings } from '../admin/metrics/declaration.js';
 import type { AnswerServer } from '../server/answer-server.js';
 import { COUNTED_RCODES, COUNTED_TYPES, COUNTER, CounterTotals, LATENCY_BUCKETS } from '../server/counters.js';
 import type { DaemonParts } from './daemon-status.js';
