@@ -1,6 +1,7 @@
 /** `holdfast serve`: the resolver. */
 import { ConfigError } from '../config/errors.js';
-import { keepLastGood, type LoadedConfig, loadQuickly, readLastGood } from '../config/lastgood.js';
+import { keepLastGood, loadQuickly, readLastGood } from '../config/lastgood.js';
+import type { LoadedConfig } from '../config/load.js';
 import type { Config } from '../config/types.js';
 import { runDaemon } from '../resolver/daemon.js';
 import { startThreads } from '../server/early-threads.js';

@@ -8,15 +8,10 @@ import { closeSync, existsSync, fstatSync, openSync, readdirSync, readFileSync, 
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { makeFolder } from '../system/folder.js';
+import type { LoadedConfig } from './load.js';
 import { defaultPlaces, type Places } from './places.js';
 import { readSource } from './read.js';
 import type { Config } from './types.js';
-
-export interface LoadedConfig {
-  readonly config: Config;
-  /** The text that it was made from. */
-  readonly text: string;
-}
 
 /** The checked form, and all that must still be the same for it to be of use. */
 interface Checked {

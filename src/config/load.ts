@@ -1,6 +1,5 @@
 /** Reads and checks the configuration. */
 import { ConfigError, type KeyPath, showPath } from './errors.js';
-import type { LoadedConfig } from './lastgood.js';
 import type { Option } from './options.js';
 import { defaultPlaces, type Places } from './places.js';
 import { readSource } from './read.js';
@@ -9,6 +8,12 @@ import { ResolveFault } from './resolve-fault.js';
 import { configSection } from './schema/config.js';
 import { parseSource, type Source } from './source.js';
 import type { Config } from './types.js';
+
+export interface LoadedConfig {
+  readonly config: Config;
+  /** The text that it was made from. */
+  readonly text: string;
+}
 
 /** Reads a file. Throws a ConfigError. */
 export function loadConfig(file: string, places: Places = defaultPlaces()): LoadedConfig {

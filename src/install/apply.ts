@@ -1,7 +1,7 @@
 /** Makes a plan true, and takes it back. Both may be interrupted and begun again. */
 import { join } from 'node:path';
 import type { ListenAddress } from '../config/types.js';
-import { type FileState, InstallError, readState, removeFile, sameState, writeState } from './files.js';
+import { type Change, type FileState, InstallError, readState, removeFile, sameState, writeState } from './files.js';
 import {
   type Entry,
   isOurs,
@@ -11,7 +11,7 @@ import {
   removeJournal,
   stateBefore,
 } from './journal.js';
-import type { Change, Plan } from './plan.js';
+import type { Plan } from './plan.js';
 import { namesUs, RESOLV_CONF } from './resolv-conf.js';
 import { enabledUnits, reloadUnits, restartResolved, runsSystemd, startUnits, stopUnits } from './service-control.js';
 import { UNITS } from './units.js';

@@ -39,6 +39,13 @@ export type FileWanted =
       readonly gid?: number;
     };
 
+export interface Change {
+  /** Below the root. */
+  readonly path: string;
+  readonly wanted: FileWanted;
+  readonly why: string;
+}
+
 /** What cannot be done, in a sentence for a person. */
 export class InstallError extends Error {}
 

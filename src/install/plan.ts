@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { showListen } from '../config/addresses.js';
 import type { Config } from '../config/types.js';
-import { type FileWanted, InstallError, readState } from './files.js';
+import { type Change, type FileWanted, InstallError, readState } from './files.js';
 import { isOurs, readJournal, stateBefore } from './journal.js';
 import {
   followLinks,
@@ -16,13 +16,6 @@ import {
 import { type Program, unitFiles } from './units.js';
 
 export type Mode = 'resolv-conf' | 'resolved';
-
-export interface Change {
-  /** Below the root. */
-  readonly path: string;
-  readonly wanted: FileWanted;
-  readonly why: string;
-}
 
 export interface Plan {
   readonly mode: Mode;

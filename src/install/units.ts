@@ -3,8 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { showListen } from '../config/addresses.js';
 import type { ListenAddress } from '../config/types.js';
-import type { FileWanted } from './files.js';
-import type { Change } from './plan.js';
+import type { Change, FileWanted } from './files.js';
 
 export interface Program {
   /** How it is started, such as `/usr/bin/node`, `/opt/holdfast/bin/holdfast.js`. */

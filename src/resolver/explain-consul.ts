@@ -1,6 +1,6 @@
 /** What a name of a zone with `naming: consul` is, and which endpoints it narrows to (R21). */
 import { FOREIGN_FORM, type Form, NO_FORM } from '../answers/naming/form.js';
-import { namingOf } from '../answers/naming/naming.js';
+import { namingOf } from '../answers/naming/naming-of.js';
 import type { CatalogRow } from '../catalog/row.js';
 import { canonicalAddress } from '../config/addresses.js';
 import { nameToWire } from '../dns/names.js';

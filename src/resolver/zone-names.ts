@@ -1,6 +1,6 @@
 /** A zone's names in the answer table: which service is answered under which label, and with which EDE. */
 import type { Ede, ZoneAnswerState, ZoneSpec } from '../answers/contract.js';
-import { namingOf } from '../answers/naming/naming.js';
+import { namingOf } from '../answers/naming/naming-of.js';
 import type { AnswerTable } from '../answers/table.js';
 import { ZoneAnswers } from '../answers/zone-answers.js';
 import { Labels } from '../catalog/labels.js';

@@ -1,8 +1,5 @@
-/** What the names of a zone are: one implementation for each `naming` (R21). */
+/** What the names of a zone are (R21). */
 import type { ListedNode, Row } from '../../registry/registry.js';
-import type { ZoneSpec } from '../contract.js';
-import { ConsulNaming } from './consul.js';
-import { Rfc2782Naming } from './rfc2782.js';
 
 /** A name of a service: its labels below the zone, the rows that it narrows to, and the types that it has. */
 export interface ServiceName {
@@ -44,9 +41,4 @@ export interface Naming {
   readonly fixed: readonly string[];
   /** The name of the zone's name server. */
   readonly nameserver: string;
-}
-
-/** `wire`: the zone's name. */
-export function namingOf(spec: Pick<ZoneSpec, 'naming' | 'datacenters'>, wire: Uint8Array): Naming {
-  return spec.naming === 'consul' ? new ConsulNaming(wire, spec.datacenters ?? []) : new Rfc2782Naming(wire);
 }
