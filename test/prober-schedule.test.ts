@@ -1,0 +1,381 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { hostBudget } from '../src/prober/budget.js';
+import type { ProbeResult } from '../src/prober/feed.js';
+import { LoopWatch } from '../src/prober/loop-watch.js';
+import type { Outcome, Probe } from '../src/prober/probes/attempt.js';
+import { PROBES } from '../src/prober/probes/probe.js';
+import { ProbeRunner } from '../src/prober/runner.js';
+import { gapAfter, Schedule } from '../src/prober/schedule.js';
+import { shareOut } from '../src/prober/shares.js';
+import type { Clock } from '../src/system/clock.js';
+import { target, targets } from './prober-fixture.js';
+
+/** Runs a schedule whose probes all take `took`, and returns the starts of each key. */
+function play(schedule: Schedule, from: number, to: number, took = 0): Map<string, number[]> {
+  const starts = new Map<string, number[]>();
+  const ends: { at: number; key: string }[] = [];
+  for (let now = from; now <= to; now++) {
+    while (ends.length > 0 && ends[0]!.at <= now) schedule.done(ends.shift()!.key, now);
+    for (const turn of schedule.take(now, 10_000)) {
+      const list = starts.get(turn.target.key) ?? [];
+      list.push(now);
+      starts.set(turn.target.key, list);
+      ends.push({ at: now + took, key: turn.target.key });
+    }
+  }
+  return starts;
+}
+
+t.test('R17: the schedule', async (t) => {
+  await t.test('every gap is 0.8 to 1.2 of the interval, whatever the phase and the dice', async (t) => {
+    fc.assert(
+      fc.property(
+        fc.double({ min: 0, max: 1e9, noNaN: true }),
+        fc.integer({ min: 100, max: 60_000 }),
+        fc.double({ min: 0, max: 1, noNaN: true }),
+        fc.double({ min: 0, max: 1, noNaN: true }),
+        (from, interval, phase, random) => {
+          const gap = gapAfter(from, interval, phase, random);
+          return gap >= 0.8 * interval && gap <= 1.2 * interval;
+        },
+      ),
+    );
+    const starts = play(new Schedule(500, 7), 1_000, 61_000, 30);
+    t.equal(starts.size, 0);
+    const schedule = new Schedule(500, 7);
+    schedule.set(targets(200), 1_000);
+    let gaps = 0;
+    for (const list of play(schedule, 1_000, 61_000, 30).values())
+      for (let i = 1; i < list.length; i++) {
+        const gap = list[i]! - list[i - 1]!;
+        if (gap < 4_000 || gap > 6_000) t.fail(`a gap of ${gap} ms`);
+        gaps++;
+      }
+    t.ok(gaps > 200 * 9, 'each target was probed at its interval');
+  });
+
+  await t.test('the phase is from the hash: after some rounds the load is even, however it began', async (t) => {
+    const schedule = new Schedule(500, 3);
+    schedule.set(targets(1_000), 0);
+    const starts = [...play(schedule, 0, 60_000).values()].flat();
+    const perSecond = Array.from(
+      { length: 20 },
+      (_, i) => starts.filter((at) => at >= 40_000 + i * 1_000 && at < 41_000 + i * 1_000).length,
+    );
+    t.ok(
+      perSecond.every((n) => n > 120 && n < 280),
+      `200 a second are the mean, seen were ${perSecond.join(' ')}`,
+    );
+  });
+
+  await t.test('hosts with other seeds probe at other times', async (t) => {
+    const first = [1, 2].map((seed) => {
+      const schedule = new Schedule(500, seed);
+      schedule.set([target()], 0);
+      return play(schedule, 0, 30_000).get('a')!;
+    });
+    t.notSame(first[0], first[1]);
+  });
+
+  await t.test('a new target is probed within 1 s, beside as many others as the budget bears', async (t) => {
+    const schedule = new Schedule(500, 9);
+    schedule.set(targets(2_000), 0);
+    play(schedule, 0, 30_000);
+    schedule.change([target({ key: 'new' })], [], 30_000);
+    const starts = play(schedule, 30_001, 31_100).get('new')!;
+    t.equal(starts.length, 1);
+  });
+
+  await t.test('20,000 targets at 5 s stay inside 500 a second, and carry the interval that is kept', async (t) => {
+    const schedule = new Schedule(500, 5);
+    schedule.set(targets(20_000), 0);
+    t.equal(Math.round(schedule.stretch * 100) / 100, 8.42);
+    const starts = new Map<string, number>();
+    let probes = 0;
+    let worst = 0;
+    for (let now = 0; now < 120_000; now += 5)
+      for (const turn of schedule.take(now, 10_000)) {
+        const last = starts.get(turn.target.key);
+        if (last !== undefined) {
+          const shortBy = (now - last) / 1.2 - turn.interval;
+          if (shortBy > 0.001) t.fail(`an interval of ${turn.interval} was said, a gap of ${now - last} was kept`);
+        }
+        worst = Math.max(worst, turn.interval);
+        starts.set(turn.target.key, now);
+        schedule.done(turn.target.key, now);
+        probes++;
+      }
+    t.equal(starts.size, 20_000, 'each had its turn');
+    t.ok(probes <= 500 * 120 + 20, `${probes} probes in 120 s`);
+    t.ok(worst >= 42_000, 'the stretched interval is what results carry');
+  });
+
+  await t.test('zones share the budget: one that asks for very much stretches itself alone', async (t) => {
+    const schedule = new Schedule(500, 1);
+    const of = (group: string, count: number) =>
+      targets(count, { group }).map((one) => ({ ...one, key: `${group} ${one.key}` }));
+    schedule.set([...of('large', 20_000), ...of('small', 500)], 0);
+    const starts = play(schedule, 0, 60_000);
+    const small = of('small', 500).map(({ key }) => starts.get(key) ?? []);
+    t.ok(
+      small.every((times) => times.length > 0 && times[0]! <= 2_500),
+      'new ones of the small zone do not wait for those of the large one',
+    );
+    const late = small.flatMap((times) => times.slice(1).map((at, i) => at - times[i]!)).filter((gap) => gap > 6_000);
+    t.same(late, [], 'and keep their interval');
+    t.ok(schedule.stretch > 10, `the large one is stretched ${schedule.stretch} times`);
+    schedule.change(
+      [],
+      of('large', 20_000).map(({ key }) => key),
+      60_000,
+    );
+    t.equal(schedule.stretch, 1);
+  });
+
+  await t.test('what a zone does not need is the others’, and parts are equal when all need more', async (t) => {
+    const given = (budget: number, ...asks: number[]) => {
+      const shares = asks.map((asked) => ({ asked, settled: 0, given: 0 }));
+      shareOut(shares, budget);
+      return shares.map((share) => share.given);
+    };
+    t.same(given(100, 20, 30), [20, 30]);
+    t.same(given(100, 500, 10), [90, 10]);
+    t.same(given(90, 500, 60, 1_000), [30, 30, 30]);
+    t.same(given(100, 10, 60, 1_000), [10, 45, 45]);
+    t.same(given(100), []);
+  });
+
+  await t.test('what clients report is due at once, inside the budget, and never twice at a time', async (t) => {
+    const schedule = new Schedule(500, 1);
+    const all = targets(100);
+    schedule.set(all, 0);
+    play(schedule, 0, 2_000);
+    const keys = all.map(({ key }) => key);
+    schedule.hasten([...keys, 'unknown'], 2_001);
+    const burst = schedule.take(2_001, 1_000).length;
+    t.ok(burst >= 1 && burst <= 500 * 0.02 + 1, `${burst} at once`);
+    schedule.hasten(keys, 2_001);
+    const rest = play(schedule, 2_001, 2_400);
+    t.equal(rest.size, 100 - burst, 'the others within the time that the budget needs');
+    t.ok(
+      [...rest.values()].every((starts) => starts.length === 1),
+      'once each',
+    );
+  });
+
+  await t.test('a standstill is not caught up', async (t) => {
+    const schedule = new Schedule(500, 5);
+    schedule.set(targets(1_000), 0);
+    play(schedule, 0, 40_000);
+    const nextWake = schedule.nextWake();
+    schedule.pause(300_000);
+    t.equal(schedule.nextWake(), nextWake + 300_000, 'all comes so much later');
+    const first = [...play(schedule, 340_000, 341_000).values()].flat();
+    t.ok(first.length < 300, `${first.length} probes in the first second, 200 are the mean`);
+    const turn = schedule.take(341_001, 1)[0] ?? schedule.take(341_050, 1)[0]!;
+    t.equal(turn.interval, 5_000, 'the pause is not part of the interval');
+  });
+
+  await t.test('a probe under way is not started again; a removed target is never', async (t) => {
+    const schedule = new Schedule(500, 1);
+    schedule.set([target(), target({ key: 'b' })], 0);
+    t.equal(schedule.take(2_000, 10).length, 2);
+    t.equal(schedule.take(60_000, 10).length, 0);
+    schedule.change([], ['b'], 60_000);
+    schedule.done('a', 60_000);
+    schedule.done('b', 60_000);
+    t.same(
+      schedule.take(70_000, 10).map((turn) => turn.target.key),
+      ['a'],
+    );
+    t.equal(schedule.size, 1);
+  });
+
+  await t.test('a shorter interval holds from now on, and targets that stay keep their time', async (t) => {
+    const schedule = new Schedule(500, 1);
+    schedule.set([target({ interval: 60_000 })], 0);
+    play(schedule, 0, 2_000);
+    schedule.set([target({ interval: 60_000 })], 2_000);
+    t.ok(schedule.nextWake() > 49_000);
+    schedule.set([target({ interval: 5_000 })], 3_000);
+    t.ok(schedule.nextWake() <= 7_000, `next at ${schedule.nextWake()}`);
+  });
+
+  await t.test('due order holds for any additions and removals', async () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(fc.nat(30), fc.boolean(), fc.integer({ min: 1, max: 5_000 })), { maxLength: 120 }),
+        (steps) => {
+          const schedule = new Schedule(1e9, 1);
+          const model = new Set<string>();
+          let now = 0;
+          for (const [name, add, interval] of steps) {
+            now += 7;
+            if (add) schedule.change([target({ key: `${name}`, interval })], [], now);
+            else schedule.change([], [`${name}`], now);
+            if (add) model.add(`${name}`);
+            else model.delete(`${name}`);
+          }
+          const taken = schedule.take(now + 10_000, 1_000).map((turn) => turn.target.key);
+          return schedule.size === model.size && taken.length === model.size && taken.every((key) => model.has(key));
+        },
+      ),
+    );
+  });
+
+  await t.test('the budget is at most its share of the connection tracking table', async (t) => {
+    t.equal(hostBudget(500, 0.05, 65_536), 131.072);
+    t.equal(hostBudget(500, 0.05, 1_000_000), 500);
+    t.equal(hostBudget(500, 0.05, 10), 1);
+  });
+});
+
+t.test('R15: the loop watch tells a late loop and a pause from a slow endpoint', async (t) => {
+  const watch = new LoopWatch(0);
+  t.equal(watch.beat(100), 0);
+  t.equal(watch.beat(230), 0, 'noise');
+  t.equal(watch.longestSince(0, 300), 0);
+  t.equal(watch.longestSince(0, 1_330), 1_000, 'before the beat that will notice it');
+  t.equal(watch.beat(1_330), 1_000);
+  t.equal(watch.longestSince(1_329, 1_400), 1_000, 'a probe that was under way');
+  t.equal(watch.longestSince(1_330, 1_400), 0, 'a probe that began after it');
+  t.equal(watch.worstLate(), 1_000);
+  t.equal(watch.worstLate(), 0);
+});
+
+/** A clock that the test moves. */
+class HandClock implements Clock {
+  boot = 1_000;
+  now() {
+    return { boot: this.boot, wall: this.boot + 1e12 };
+  }
+}
+
+/** Probes that end when the test says so. */
+function handProbes() {
+  const waiting: { key: string; end: (outcome: Outcome) => void }[] = [];
+  const probe: Probe = (asked) => new Promise((end) => waiting.push({ key: asked.key, end }));
+  return { waiting, probes: { ...PROBES, tcp: probe, http: probe, https: probe } };
+}
+
+const TIMEOUT: Outcome = { kind: 'failure', failure: 'timeout', detail: 'no answer' };
+const REFUSED: Outcome = { kind: 'failure', failure: 'refused', detail: 'ECONNREFUSED' };
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+
+t.test('R15: what the runner believes', async (t) => {
+  const rig = () => {
+    const clock = new HandClock();
+    const hand = handProbes();
+    const results: ProbeResult[] = [];
+    const runner = new ProbeRunner({
+      clock,
+      schedule: new Schedule(500, 1),
+      probes: hand.probes,
+      onResult: (result) => results.push(result),
+    });
+    t.teardown(() => runner.stop());
+    /** Time goes on in steps that a running loop would see. */
+    const pass = (ms: number): void => {
+      for (const end = clock.boot + ms; clock.boot < end; ) {
+        clock.boot += 50;
+        runner.wake();
+      }
+    };
+    return { clock, results, runner, pass, waiting: hand.waiting };
+  };
+
+  await t.test('a result is stamped at its end, with the interval and how long it took', async (t) => {
+    const { clock, results, runner, pass, waiting } = rig();
+    runner.setTargets([target()]);
+    pass(1_000);
+    t.equal(waiting.length, 1);
+    const started = clock.boot;
+    pass(500);
+    waiting[0]!.end(TIMEOUT);
+    await settled();
+    t.equal(results.length, 1);
+    t.match(results[0], { key: 'a', at: started + 500, interval: 5_000, failure: 'timeout', detail: 'no answer' });
+    t.ok(results[0]!.took >= 500);
+    t.equal(runner.stats().localErrors, 0);
+  });
+
+  await t.test('a timeout while the loop was late is a local error; a refusal then still counts', async (t) => {
+    const { clock, results, runner, pass, waiting } = rig();
+    runner.setTargets([target(), target({ key: 'b' })]);
+    pass(1_100);
+    t.equal(waiting.length, 2);
+    clock.boot += 2_000;
+    waiting[0]!.end(TIMEOUT);
+    waiting[1]!.end(REFUSED);
+    await settled();
+    t.same(
+      results.map((result) => [result.key, result.failure]),
+      [[waiting[1]!.key, 'refused']],
+    );
+    t.match(runner.stats(), { localErrors: 1, lastLocalError: 'event loop late by 1900 ms' });
+  });
+
+  await t.test(
+    'A21: after a pause of more than two intervals nothing under way counts, and nothing is caught up',
+    async (t) => {
+      const { clock, results, runner, pass, waiting } = rig();
+      runner.setTargets(targets(40));
+      pass(1_100);
+      t.equal(waiting.length, 40);
+      clock.boot += 300_000;
+      // As after SIGCONT: a socket is looked at before any timer.
+      for (const probe of waiting.splice(0)) probe.end(REFUSED);
+      await settled();
+      t.same(results, []);
+      t.equal(runner.stats().discarded, 40);
+      pass(1_000);
+      t.ok(waiting.length < 20, `${waiting.length} probes in the first second after it`);
+      pass(6_000);
+      t.ok(waiting.length >= 40, 'all again within an interval');
+      for (const probe of waiting.splice(0)) probe.end(REFUSED);
+      await settled();
+      t.ok(results.length >= 40);
+      t.ok(results.every((result) => result.interval === 5_000));
+    },
+  );
+
+  await t.test('without descriptors nothing fails, and less is tried at once', async (t) => {
+    const { results, runner, pass, waiting } = rig();
+    runner.setTargets(targets(200));
+    pass(1_500);
+    t.equal(waiting.length, 200);
+    for (const probe of waiting.splice(40)) probe.end({ kind: 'local', detail: 'EMFILE' });
+    await settled();
+    t.same(results, []);
+    t.match(runner.stats(), { localErrors: 160, lastLocalError: 'EMFILE', targets: 200 });
+    for (const probe of waiting.splice(0)) probe.end({ kind: 'pass' });
+    await settled();
+    pass(10_000);
+    t.ok(waiting.length >= 20 && waiting.length <= 40, `${waiting.length} at once, where 40 could be had`);
+  });
+
+  await t.test('a probe that throws is a local error, and a removed target’s result is not sent', async (t) => {
+    const hand = handProbes();
+    const results: ProbeResult[] = [];
+    const clock = new HandClock();
+    const runner = new ProbeRunner({
+      clock,
+      schedule: new Schedule(500, 1),
+      probes: { ...hand.probes, http: () => Promise.reject(new Error('a bug')) },
+      onResult: (result) => results.push(result),
+    });
+    t.teardown(() => runner.stop());
+    runner.setTargets([target(), target({ key: 'b', type: 'http' })]);
+    for (let i = 0; i < 25; i++) {
+      clock.boot += 50;
+      runner.wake();
+    }
+    await settled();
+    t.match(runner.stats(), { localErrors: 1, lastLocalError: 'Error: a bug' });
+    runner.changeTargets([], ['a']);
+    hand.waiting[0]!.end(REFUSED);
+    await settled();
+    t.same(results, []);
+  });
+});

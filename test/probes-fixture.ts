@@ -1,0 +1,35 @@
+/** Asking a probe about a server of this host, and servers that live as long as the test file. */
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import type { AddressInfo, Server } from 'node:net';
+import t from 'tap';
+import type { Target } from '../src/prober/feed.js';
+import { PROBES } from '../src/prober/probes/probe.js';
+import { HERE, never } from './prober-fixture.js';
+
+/** What a probe of this host's `port` says: `pass`, or the kind of failure and its detail. */
+export async function probe(over: Partial<Target> & Pick<Target, 'port' | 'type'>): Promise<string> {
+  const target: Target = { key: 'k', address: HERE, interval: 5_000, timeout: 5_000, ...over };
+  const outcome = await PROBES[target.type](target, never);
+  if (outcome.kind === 'pass') return 'pass';
+  return `${outcome.kind === 'local' ? 'local' : outcome.failure}: ${outcome.detail}`;
+}
+
+export async function listeningHere(server: Server): Promise<number> {
+  server.listen(0, HERE);
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+export async function udpServer(reply: (query: Buffer) => Buffer | undefined): Promise<number> {
+  const socket = createSocket('udp4');
+  socket.on('message', (query, { port, address }) => {
+    const bytes = reply(query);
+    if (bytes !== undefined) socket.send(bytes, port, address);
+  });
+  socket.bind(0, HERE);
+  await once(socket, 'listening');
+  t.teardown(() => socket.close());
+  return socket.address().port;
+}

@@ -1,0 +1,213 @@
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { readdirSync, readlinkSync } from 'node:fs';
+import { createServer, type Socket } from 'node:net';
+import t from 'tap';
+import { attempt, type Outcome } from '../src/prober/probes/attempt.js';
+import { classify, defaultIn4, defaultIn6 } from '../src/prober/probes/classify.js';
+import { metItself } from '../src/prober/probes/connection.js';
+import { probeHttp } from '../src/prober/probes/http.js';
+import { PROBES } from '../src/prober/probes/probe.js';
+import { probeTcp } from '../src/prober/probes/tcp.js';
+import { CERT, KEY } from './certificate-of-nobody.js';
+import { closedPort, HERE, hanging, listening, never, raw, target, until, web } from './prober-fixture.js';
+import { listeningHere, probe } from './probes-fixture.js';
+
+t.test('R12, R15: what an error means', async (t) => {
+  const yes = () => true;
+  const no = () => false;
+  const cases: [string, Outcome][] = [
+    ['ECONNREFUSED', { kind: 'failure', failure: 'refused', detail: 'ECONNREFUSED' }],
+    ['ECONNRESET', { kind: 'failure', failure: 'reset', detail: 'ECONNRESET' }],
+    ['EHOSTUNREACH', { kind: 'failure', failure: 'unroutable', detail: 'EHOSTUNREACH' }],
+    ['ENETUNREACH', { kind: 'failure', failure: 'unroutable', detail: 'ENETUNREACH' }],
+    ['ETIMEDOUT', { kind: 'failure', failure: 'timeout', detail: 'ETIMEDOUT' }],
+    ['HPE_INVALID_CONSTANT', { kind: 'failure', failure: 'bad-status', detail: 'HPE_INVALID_CONSTANT' }],
+    ['EMFILE', { kind: 'local', detail: 'EMFILE' }],
+    ['ENFILE', { kind: 'local', detail: 'ENFILE' }],
+    ['ENOBUFS', { kind: 'local', detail: 'ENOBUFS' }],
+    ['ENOMEM', { kind: 'local', detail: 'ENOMEM' }],
+    ['EADDRNOTAVAIL', { kind: 'local', detail: 'EADDRNOTAVAIL' }],
+    ['EPERM', { kind: 'local', detail: 'EPERM' }],
+    ['EACCES', { kind: 'local', detail: 'EACCES' }],
+    ['EWHATEVER', { kind: 'local', detail: 'EWHATEVER' }],
+  ];
+  for (const [code, outcome] of cases) t.same(classify({ code, syscall: 'connect' }, '10.0.0.1', yes), outcome, code);
+  t.equal(classify({ code: 'ENETUNREACH', syscall: 'connect' }, '10.0.0.1', no).kind, 'local', 'no default route');
+  const families: number[] = [];
+  classify({ code: 'ENETUNREACH' }, 'fd00::1', (family) => families.push(family) > 0);
+  t.same(families, [6], 'the route of its own address family');
+
+  const head = 'Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n';
+  t.equal(defaultIn4(`${head}eth0\t00000000\t010011AC\t0003\t0\t0\t0\t00000000\t0\t0\t0\n`), true);
+  t.equal(defaultIn4(`${head}eth0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n`), false);
+  const zero = '0'.repeat(32);
+  const gateway = 'fe800000000000000000000000000001';
+  t.equal(defaultIn6(`${zero} 00 ${zero} 00 ${gateway} 00000400 00000001 00000000 00000003     eth0\n`), true);
+  t.equal(defaultIn6(`${zero} 00 ${zero} 00 ${zero} ffffffff 00000001 00000000 00200200       lo\n`), false);
+
+  const end = { localAddress: HERE, localPort: 40_000, remoteAddress: HERE, remotePort: 40_000 };
+  t.equal(metItself(end), true, 'a connection to itself is nobody listening');
+  t.equal(metItself({ ...end, localPort: 40_001 }), false);
+});
+
+t.test('TCP probes', async (t) => {
+  await t.test('an open port passes and sees the connection reset, a closed one refuses', async (t) => {
+    const ends: string[] = [];
+    const server = createServer((socket) => {
+      socket.on('error', (error: NodeJS.ErrnoException) => ends.push(error.code ?? ''));
+      socket.on('end', () => ends.push('end'));
+    });
+    const port = await listening(server);
+    t.teardown(() => server.close());
+    t.same(await probeTcp(target({ port }), never), { kind: 'pass' });
+    await until(() => ends.length > 0);
+    t.same(ends, ['ECONNRESET']);
+    t.same(await probeTcp(target({ port: await closedPort() }), never), {
+      kind: 'failure',
+      failure: 'refused',
+      detail: 'ECONNREFUSED',
+    });
+  });
+
+  await t.test('IPv6 addresses are given without brackets', async (t) => {
+    const server = createServer((socket) => socket.on('error', () => {}));
+    const port = await listening(server, '::1').catch(() => 0);
+    if (port === 0) {
+      t.comment('no IPv6 here');
+      return;
+    }
+    t.teardown(() => server.close());
+    t.same(await probeTcp(target({ address: '::1', port }), never), { kind: 'pass' });
+  });
+
+  await t.test('it comes from the address that is set, and one that this host has not is a local error', async (t) => {
+    const from: (string | undefined)[] = [];
+    const server = createServer((socket) => {
+      from.push(socket.remoteAddress);
+      socket.on('error', () => {});
+    });
+    const port = await listening(server);
+    t.teardown(() => server.close());
+    t.same(await probeTcp(target({ port, source: '127.0.0.77' }), never), { kind: 'pass' });
+    await until(() => from.length > 0);
+    t.same(from, ['127.0.0.77']);
+    t.match(await probeTcp(target({ port, source: '192.0.2.1' }), never), { kind: 'local', detail: 'EADDRNOTAVAIL' });
+    const named = createSocket('udp4');
+    named.bind(0, HERE);
+    await once(named, 'listening');
+    t.teardown(() => named.close());
+    named.on('message', (_question, { address, port: back }) => {
+      from.push(address);
+      named.send('pong', back, address);
+    });
+    const asked = { type: 'udp', port: named.address().port, send: 'ping' } as const;
+    t.same(await PROBES.udp(target({ ...asked, source: '127.0.0.78' }), never), { kind: 'pass' });
+    t.same(from, ['127.0.0.77', '127.0.0.78']);
+    t.match(await PROBES.udp(target({ ...asked, source: '192.0.2.1' }), never), { kind: 'local' });
+  });
+
+  await t.test('a connection that hangs gets a second chance when half of the time is over', async (t) => {
+    // A full backlog: the kernel drops what comes beyond it, as if the packet were lost.
+    const asked: string[] = [];
+    const server = createServer((socket) => {
+      asked.push('taken');
+      socket.on('error', () => {});
+    });
+    const port = await listening(server);
+    t.teardown(() => server.close());
+    let halfway = 0;
+    const outcome = attempt(
+      200,
+      never,
+      (settle) => {
+        setTimeout(() => settle({ kind: 'pass' }), 150);
+        return () => {};
+      },
+      () => halfway++,
+    );
+    t.same(await outcome, { kind: 'pass' });
+    t.equal(halfway, 1);
+    const late = attempt(
+      40,
+      never,
+      () => () => {},
+      () => halfway++,
+    );
+    t.match(await late, { failure: 'timeout' }, 'the deadline holds all the same');
+    t.equal(halfway, 2);
+    t.same(await probeTcp(target({ port, timeout: 5_000 }), never), { kind: 'pass' });
+    await until(() => asked.length > 0);
+    t.same(asked, ['taken'], 'no second one when the first is there');
+  });
+
+  await t.test('a stop ends it; impossible settings are local', async (t) => {
+    const stopped = new AbortController();
+    const outcome = probeHttp(target({ port: await hanging(t), type: 'http', timeout: 60_000 }), stopped.signal);
+    stopped.abort();
+    t.same(await outcome, { kind: 'local', detail: 'stopped' });
+    t.equal((await probeTcp(target({ port: 99_999 }), never)).kind, 'local');
+    t.equal((await probeTcp(target(), AbortSignal.abort())).kind, 'local');
+  });
+});
+
+t.test('TCP: a greeting to read and a farewell to send', async (t) => {
+  let farewell: ((text: string) => void) | undefined;
+  const said = new Promise<string>((resolve) => {
+    farewell = resolve;
+  });
+  const greeter = createServer((socket: Socket) => {
+    socket.on('error', () => {});
+    socket.write('220 mail.');
+    setImmediate(() => socket.write('example ready\r\n'));
+    socket.on('data', (chunk) => {
+      farewell?.(chunk.toString());
+      socket.end();
+    });
+  });
+  const port = await listeningHere(greeter);
+  t.equal(await probe({ type: 'tcp', port, expect: 'example ready', farewell: 'QUIT\r\n' }), 'pass');
+  t.equal(await said, 'QUIT\r\n');
+  const closing = await listeningHere(createServer((socket) => void socket.on('error', () => {}).end('554 no')));
+  t.equal(
+    await probe({ type: 'tcp', port: closing, expect: '220 ' }),
+    'bad-status: closed before the greeting that is expected',
+  );
+  const chatty = await listeningHere(
+    createServer((socket) => void socket.on('error', () => {}).write('x'.repeat(9_000))),
+  );
+  t.equal(await probe({ type: 'tcp', port: chatty, expect: '220' }), 'bad-status: another greeting than expected');
+  t.match(await probe({ type: 'tcp', port, timeout: 50, expect: 'never' }), /^timeout: /);
+});
+
+t.test('no probe leaves a descriptor behind, whatever its outcome', async (t) => {
+  const open = () => readdirSync('/proc/self/fd').filter((fd) => isSocket(fd)).length;
+  const kinds = await Promise.all([
+    web(t, (_query, reply) => reply.end('ok')).then((port) => target({ type: 'http', port })),
+    web(t, (_query, reply) => reply.writeHead(503).end('no')).then((port) => target({ type: 'http', port })),
+    web(t, (_query, reply) => reply.end('ok'), { key: KEY, cert: CERT }).then((port) =>
+      target({ type: 'https', port }),
+    ),
+    web(t, (_query, reply) => reply.end('ok')).then((port) => target({ type: 'https', port })),
+    raw(t, (socket) => socket.end('HTTP/1.1 200 OK\r\n\r\n')).then((port) => target({ type: 'http', port })),
+    raw(t, (socket) => socket.end('nonsense')).then((port) => target({ type: 'http', port })),
+    raw(t, (socket) => socket.resetAndDestroy()).then((port) => target({ type: 'http', port })),
+    hanging(t).then((port) => target({ type: 'http', port, timeout: 20 })),
+    hanging(t).then((port) => target({ type: 'https', port, timeout: 20 })),
+    hanging(t).then((port) => target({ port })),
+    closedPort().then((port) => target({ type: 'https', port })),
+  ]);
+  const before = open();
+  for (let i = 0; i < 5; i++)
+    await Promise.all(kinds.map((asked) => (asked.type === 'tcp' ? probeTcp : probeHttp)(asked, never)));
+  await until(() => open() <= before);
+  t.ok(open() <= before);
+});
+
+function isSocket(fd: string): boolean {
+  try {
+    return readlinkSync(`/proc/self/fd/${fd}`).startsWith('socket:');
+  } catch {
+    return false;
+  }
+}
