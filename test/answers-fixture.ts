@@ -78,8 +78,8 @@ export class World {
     this.table.onChange = () => this.responder.update(this.table.share());
   }
 
-  zone(name: string, services: readonly ServiceView[] = [], more: Partial<ZoneSpec> = {}): ZoneAnswers {
-    const zone = new ZoneAnswers(this.table, this.table.allocZone(), spec(name, more));
+  zone(name: string, services: readonly ServiceView[] = [], more: Partial<ZoneSpec> = {}, status = 0): ZoneAnswers {
+    const zone = new ZoneAnswers(this.table, this.table.allocZone(), spec(name, more), status);
     for (const view of services) {
       zone.putService(view);
       for (const { address } of view.rows) zone.putTarget(address);

@@ -53,7 +53,9 @@ t.test('golden file of the names of rfc2782: every name, and what each type has 
   world.zone(ZONE, GOLDEN_SERVICES);
   const golden = readFileSync(join(root, 'test/golden/names-rfc2782.txt'), 'utf8');
   const lines: string[] = [];
-  for (const name of namesOf(world)) {
+  // Names of IPv4 addresses stand in no list: they are made when they are asked.
+  const made = ['10-0-0-1.ip', '10-0-0-2.ip', '10-0-0-3.ip'];
+  for (const name of [...namesOf(world), ...made].sort()) {
     for (const type of ['A', 'AAAA', 'SRV', 'TXT', 'NS', 'SOA'] as const) {
       const full = name === '@' ? ZONE : `${name}.${ZONE}`;
       const { rcode, answers } = world.ask(full, type, { transport: 'tcp' });
@@ -63,13 +65,10 @@ t.test('golden file of the names of rfc2782: every name, and what each type has 
     if (!lines.at(-1)?.startsWith(`${name} `)) lines.push(`${name} -`);
   }
   t.equal(`${lines.join('\n')}\n`, golden);
-  t.same(
-    namesOf(world, REVERSE_ZONE),
-    ['1.0.0.10', '2.0.0.10', '3.0.0.10']
-      .map((name) => `${name}.in-addr.arpa`)
-      .concat('1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa')
-      .sort(),
-  );
+  const six = '1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa';
+  t.same(namesOf(world, REVERSE_ZONE), [six]);
+  const reverse = [1, 2, 3, 4].map((n) => world.ask(`${n}.0.0.10.in-addr.arpa`, 'PTR').rcode);
+  t.same([...reverse, world.ask(six, 'PTR').rcode], [0, 0, 0, 5, 0]);
 });
 
 t.test('forms', async (t) => {
@@ -169,6 +168,64 @@ t.test('names follow their service', async (t) => {
     t.equal(world.ask('5.0.0.10.in-addr.arpa', 'PTR').rcode, 5);
   });
 
+  t.test('thousands of addresses come and go, of two zones, each found exactly while it is there', async (t) => {
+    const world = new World();
+    const zones = [world.zone('one.test'), world.zone('two.test')];
+    const there = [new Set<number>(), new Set<number>()];
+    const address = (n: number) => `10.${n >> 8}.${n & 255}.7`;
+    let seed = 1;
+    const random = (below: number) => (seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0) % below;
+    for (let i = 0; i < 20_000; i++) {
+      const which = random(2);
+      const n = random(3000);
+      if (random(5) < 3) {
+        zones[which]!.putTarget(address(n));
+        there[which]!.add(n);
+      } else {
+        zones[which]!.removeTarget(address(n));
+        there[which]!.delete(n);
+      }
+    }
+    for (let n = 0; n < 3000; n++) {
+      const found = ['one', 'two'].map(
+        (zone) => world.ask(`10-${n >> 8}-${n & 255}-7.ip.${zone}.test`, 'A').rcode === 0,
+      );
+      const reverse = world.ask(`7.${n & 255}.${n >> 8}.10.IN-ADDR.arpa`, 'PTR');
+      const first = found[0] ? 'one' : found[1] ? 'two' : undefined;
+      if (found[0] === there[0]!.has(n) && found[1] === there[1]!.has(n)) {
+        if (first === undefined && reverse.rcode === 5) continue;
+        const { domain } = (reverse.answers[0] ?? {}) as { domain?: string };
+        if (domain === `10-${n >> 8}-${n & 255}-7.ip.${first}.test`) continue;
+      }
+      t.fail(
+        `${n}: ${found.join()} where ${there.map((set) => set.has(n)).join()}, ${JSON.stringify(reverse.answers)}`,
+      );
+    }
+    zones[0]!.dispose();
+    t.equal(world.table.size.names - 2 * there[1]!.size < 20, true, 'a zone that is gone leaves none behind');
+  });
+
+  t.test('only the canonical name of an address is one', async (t) => {
+    const world = new World();
+    world.zone(ZONE, [service('a', [row('10.0.0.1', 80)])]);
+    for (const name of [
+      '10-0-0-01',
+      '010-0-0-1',
+      '10-0-0-1-',
+      '10-0-0',
+      '10-0-0-1-1',
+      '10-0-0-256',
+      '10-0--1',
+      'x0-0-0-1',
+    ])
+      t.equal(world.ask(`${name}.ip.${ZONE}`, 'A').rcode, 3, name);
+    for (const name of ['01.0.0.10', '1.0.0', '1.0.0.0.10', 'x.0.0.10'])
+      t.equal(world.ask(`${name}.in-addr.arpa`, 'PTR').rcode, 5, name);
+    t.equal(world.ask('1.0.0.10.in-addrs.arpa', 'PTR').rcode, 5);
+    t.same(world.ask(`10-0-0-1.ip.${ZONE}`, 'AAAA').rcode, 0, 'NODATA');
+    t.equal(world.ask(`10-0-0-1.ip.${ZONE}`, 'AAAA').authorities.length, 1);
+  });
+
   t.test('an address of two zones keeps the other zone its reverse name', async (t) => {
     const world = new World();
     const one = world.zone('one.test', [service('a', [row('10.0.0.1', 80)])]);
@@ -217,8 +274,7 @@ t.test('a status slot changes all its names by one store', async (t) => {
   const world = new World();
   const status = world.table.allocStatus();
   const rows = [row('10.0.0.1', 80, { portName: 'http' })];
-  const zone = world.zone(ZONE, [service('web', rows, { status }), service('api', rows, { status })]);
-  zone.putTarget('10.0.0.1', status);
+  const zone = world.zone(ZONE, [service('web', rows, { status }), service('api', rows, { status })], {}, status);
   const ede = (name: string, type: 'A' | 'TXT' = 'A') => world.ask(`${name}.${ZONE}`, type, { edns: {} }).ede;
   t.equal(ede('web'), undefined);
   world.table.setStatus(status, { code: 3, text: 'stale 42 s' });

@@ -18,6 +18,8 @@ export interface SharedTable {
   /** Two words a slot: hash, block number of the entry (0: never used, 1: deleted). */
   readonly index: SharedArrayBuffer;
   readonly segments: readonly SharedArrayBuffer[];
+  /** The IPv4 addresses that have names, see address-set.ts. */
+  readonly addresses: SharedArrayBuffer;
   /** A word a status slot: block number of the EDE, 0 for none. */
   readonly status: SharedArrayBuffer;
   /** A byte a service: set by readers when one of its names is asked (R17). */
@@ -36,10 +38,22 @@ export interface SharedZone {
   readonly handsOver?: boolean;
   /** Indexes of listen addresses; absent: all (R31). */
   readonly listen?: readonly number[];
+  /** Names of IPv4 addresses are not in the index: they are made from the address when they are asked. */
+  readonly targets?: SharedTargets;
   /** Pairs of words: network, mask. */
   readonly allow4: Int32Array;
   /** Eight words a prefix: network, mask. */
   readonly allow6: Int32Array;
+}
+
+/** What is the same for the names of all of a zone's addresses. */
+export interface SharedTargets {
+  /** The name in wire form below which they stand, lower case. */
+  readonly parent: Uint8Array;
+  /** Seconds. */
+  readonly ttl: number;
+  /** Status slot. */
+  readonly status: number;
 }
 
 export const MAX_READERS = 64;
@@ -53,6 +67,8 @@ export const SEGMENT_UNITS_LOG2 = SEGMENT_BYTES_LOG2 - 3;
 export const SEGMENT_UNITS_MASK = 2 ** SEGMENT_UNITS_LOG2 - 1;
 /** 4 GB: a piece of a reply names its segment in one byte, with one value kept for constants. */
 export const MAX_SEGMENTS = 250;
+/** The number of a segment that each reader has of its own, for entries that it makes itself. */
+export const OWN_SEGMENT = MAX_SEGMENTS;
 
 export const SLOT_EMPTY = 0;
 export const SLOT_DELETED = 1;

@@ -1,6 +1,7 @@
 import { FOLD } from '../dns/names.js';
 import {
   ENTRY_HEAD_WORDS,
+  OWN_SEGMENT,
   SEGMENT_UNITS_LOG2,
   SEGMENT_UNITS_MASK,
   SET_INLINE,
@@ -17,9 +18,11 @@ export class TableMemory {
   status: Int32Array = new Int32Array(0);
   asked: Uint8Array = new Uint8Array(1);
   zoneStates: Int32Array = new Int32Array(0);
+  addresses: Int32Array = new Int32Array(2);
   bytes: Uint8Array[] = [];
   halves: Uint16Array[] = [];
   words: Int32Array[] = [];
+  #segments = 0;
 
   open(handle: SharedTable): void {
     this.index = new Int32Array(handle.index);
@@ -27,13 +30,22 @@ export class TableMemory {
     this.status = new Int32Array(handle.status);
     this.asked = new Uint8Array(handle.asked);
     this.zoneStates = new Int32Array(handle.zoneStates);
-    for (let i = this.bytes.length; i < handle.segments.length; i++) this.addSegment(handle.segments[i]!);
+    this.addresses = new Int32Array(handle.addresses);
+    while (this.#segments < handle.segments.length) this.#addSegment(handle.segments[this.#segments]!);
   }
 
-  addSegment(segment: SharedArrayBuffer): void {
-    this.bytes.push(new Uint8Array(segment));
-    this.halves.push(new Uint16Array(segment));
-    this.words.push(new Int32Array(segment));
+  /** A reader's own segment. */
+  setOwn(bytes: Uint8Array, halves: Uint16Array, words: Int32Array): void {
+    this.bytes[OWN_SEGMENT] = bytes;
+    this.halves[OWN_SEGMENT] = halves;
+    this.words[OWN_SEGMENT] = words;
+  }
+
+  #addSegment(segment: SharedArrayBuffer): void {
+    const number = this.#segments++;
+    this.bytes[number] = new Uint8Array(segment);
+    this.halves[number] = new Uint16Array(segment);
+    this.words[number] = new Int32Array(segment);
   }
 
   /** Slot of the entry of a name in a zone, -1 when there is none. `hash` is the zone's hash of the name. */

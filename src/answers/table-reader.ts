@@ -1,6 +1,8 @@
 import { FOLD } from '../dns/names.js';
 import type { Query } from '../dns/query.js';
+import { quadLabel, reverseQuad } from './address-labels.js';
 import { HASH_PRIME, hashName, hashStart, zoneHash } from './hash.js';
+import { isTargets } from './naming/rfc2782.js';
 import {
   READER_COUNTER,
   READER_GENERATION,
@@ -10,6 +12,7 @@ import {
   type SharedZone,
 } from './shared.js';
 import { TableMemory } from './table-memory.js';
+import { TargetEntries } from './target-entries.js';
 
 /** A zone with its listen addresses as a mask. */
 export interface ReaderZone extends SharedZone {
@@ -41,10 +44,16 @@ export class TableReader {
   #slots = new Int32Array(2);
   #readers = new Int32Array(0) as Int32Array;
   readonly #reader: number;
+  readonly #targets = new TargetEntries(this.memory);
 
   constructor(handle: SharedTable, reader: number) {
     this.#reader = reader * READER_WORDS;
     this.update(handle);
+  }
+
+  /** The segment of the entries that are made here, see target-entries.ts. */
+  get own(): Uint8Array {
+    return this.#targets.bytes;
   }
 
   /** Takes a newer handle; between batches only. */
@@ -59,6 +68,7 @@ export class TableReader {
   /** From here to `endBatch` nothing that a look-up finds is used again by the writer. */
   beginBatch(): void {
     Atomics.add(this.#readers, this.#reader + READER_COUNTER, 1);
+    this.#targets.reset();
   }
 
   endBatch(): void {
@@ -92,14 +102,21 @@ export class TableReader {
 
   /** The entry of the located name in its zone; 0 when there is none. */
   find(bytes: Uint8Array, query: Query): number {
-    const zone = this.zone!.index;
-    return this.memory.find(zone, zoneHash(this.#hash, zone), bytes, query.labels[0]!, query.nameLength);
+    const zone = this.zone!;
+    const { index } = zone;
+    const entry = this.memory.find(index, zoneHash(this.#hash, index), bytes, query.labels[0]!, query.nameLength);
+    if (entry !== 0 || zone.targets === undefined || this.zoneLabel !== 2) return entry;
+    const { labels } = query;
+    const address = isTargets(bytes, labels[1]!) ? quadLabel(bytes, labels[0]!) : -1;
+    return address < 0 ? 0 : this.#targets.target(zone, address | 0);
   }
 
   /** The entry of the located name among the reverse names; 0 when there is none. */
   findReverse(bytes: Uint8Array, query: Query): number {
     const hash = zoneHash(this.#hash, REVERSE_ZONE);
-    return this.memory.find(REVERSE_ZONE, hash, bytes, query.labels[0]!, query.nameLength);
+    const entry = this.memory.find(REVERSE_ZONE, hash, bytes, query.labels[0]!, query.nameLength);
+    const address = reverseQuad(bytes, query.labels, query.labelCount);
+    return address < 0 ? entry : this.#targets.reverse(address | 0, this.#zones, entry);
   }
 
   /** A zone by its index, when it is visible on the listen address. */

@@ -1,4 +1,5 @@
 import { prefixBytes } from '../dns/addresses.js';
+import { AddressSet } from './address-set.js';
 import { Arena } from './arena.js';
 import { AskedMarks } from './asked-marks.js';
 import type { Ede, ZoneSpec } from './contract.js';
@@ -13,6 +14,7 @@ import {
   SEGMENT_UNITS_MASK,
   SET_INLINE,
   type SharedTable,
+  type SharedTargets,
   type SharedZone,
   SLOT_DELETED,
 } from './shared.js';
@@ -47,6 +49,7 @@ export class AnswerTable {
   readonly #status = new SharedWords(256);
   readonly #zoneStates = new SharedWords(64);
   readonly #asked = new AskedMarks();
+  readonly #addresses = new AddressSet();
   readonly #segments: SharedArrayBuffer[] = [];
   readonly #builder = new EntryBuilder();
   #zones: SharedZone[] = [];
@@ -72,10 +75,10 @@ export class AnswerTable {
     return this.#generation;
   }
 
-  /** Names in the table, and bytes: of blocks in use, and of all segments. `retired` blocks wait for readers. */
+  /** Names in the table, those of addresses included, and bytes: of blocks in use, and of all segments. `retired` blocks wait for readers. */
   get size(): { names: number; used: number; capacity: number; retired: number } {
     const { used, capacity, retired } = this.#arena;
-    return { names: this.#index.size, used, capacity, retired };
+    return { names: this.#index.size + this.#addresses.size * 2, used, capacity, retired };
   }
 
   /** A handle for readers, also over postMessage. */
@@ -145,8 +148,11 @@ export class AnswerTable {
     this.#freeStatus.push(slot);
   }
 
-  /** Makes the zone known to readers, or known anew; a zone set later wins over an equal one. `wire` is its name. */
-  setZone(zone: number, wire: Uint8Array, spec: ZoneSpec): void {
+  /**
+   * Makes the zone known to readers, or known anew; a zone set later wins over an equal one. `wire` is its name,
+   * `targets` what `addAddress` gives names to.
+   */
+  setZone(zone: number, wire: Uint8Array, spec: ZoneSpec, targets?: SharedTargets): void {
     const prefixes = spec.allow.map((cidr) => prefixBytes(cidr)).filter((prefix) => prefix !== undefined);
     const words = (bytes: number) =>
       Int32Array.from(
@@ -159,6 +165,7 @@ export class AnswerTable {
       naming,
       ...(datacenters === undefined ? {} : { datacenters }),
       ...(handsOver ? { handsOver } : {}),
+      ...(targets === undefined ? {} : { targets }),
       allow4: words(4),
       allow6: words(16),
     };
@@ -170,12 +177,27 @@ export class AnswerTable {
   /** Takes the zone from readers, and what the table holds under its index. */
   clearZone(zone: number): void {
     this.#detach();
+    if (this.#addresses.some(zone)) this.#addresses.copy();
     this.#zones = this.#zones.filter(({ index }) => index !== zone);
     this.#reopen();
+    this.#addresses.clear(zone);
     this.setZoneState(zone, undefined);
     this.#index.forEach((block, slot) => {
       if ((this.#memory.word(block, 1) & 0xffff) === zone) this.#drop(slot);
     });
+  }
+
+  /** R23: gives an IPv4 address, as one number, its name in the zone and its reverse name. */
+  addAddress(zone: number, address: number): void {
+    if (this.#addresses.full) {
+      this.#addresses.rebuild();
+      this.#reopen();
+    }
+    this.#addresses.add(zone, address);
+  }
+
+  deleteAddress(zone: number, address: number): void {
+    this.#addresses.delete(zone, address);
   }
 
   /** The zone's state block (see shared.ts), published by one store. */
@@ -294,6 +316,7 @@ export class AnswerTable {
       readers: this.#arena.readers,
       index: this.#index.shared,
       segments: [...this.#segments],
+      addresses: this.#addresses.shared,
       status: this.#status.shared,
       asked: this.#asked.shared,
       zoneStates: this.#zoneStates.shared,

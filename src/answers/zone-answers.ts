@@ -1,4 +1,4 @@
-import { addressBytes } from '../dns/addresses.js';
+import { addressBytes, quad } from '../dns/addresses.js';
 import { TYPE } from '../dns/constants.js';
 import { joinName, nameToWire } from '../dns/names.js';
 import { addressType, record, ttlSeconds } from '../dns/records.js';
@@ -12,6 +12,7 @@ import { NodeEntries } from './node-entries.js';
 import { hasReverse, putReverse, removeAllReverse, removeReverse } from './reverse-names.js';
 import { type Place, ServiceEntries } from './service-entries.js';
 import { addressSet, singleSet } from './sets.js';
+import type { SharedTargets } from './shared.js';
 import type { AnswerTable, SetRef } from './table.js';
 import { apexSets, statusSets, type ZoneFacts, zoneStateBlock } from './zone-records.js';
 
@@ -26,6 +27,9 @@ export class ZoneAnswers {
   readonly #place: Place;
   readonly #services = new Map<string, Service>();
   readonly #nodes: NodeEntries;
+  readonly #status: number;
+  /** Set where names of IPv4 addresses are made when they are asked: most of a large zone's names. */
+  readonly #targets: SharedTargets | undefined;
   /** The name of the node that has an address, for its reverse name. */
   readonly #nodeNames = new Map<string, string>();
   /** How many services need a name without records that they share. */
@@ -37,7 +41,7 @@ export class ZoneAnswers {
   /**
    * Nothing is answered before the first `setState`, so that a zone can be filled first; from then on it exists for
    * readers, and it wins over an equal zone that was there before. Throws on a zone name without wire form.
-   * `status`: the slot whose EDE goes with names of hosts.
+   * `status`: the slot whose EDE goes with names of hosts and of addresses.
    */
   constructor(table: AnswerTable, zoneIndex: number, spec: ZoneSpec, status = 0) {
     const wire = nameToWire(spec.name);
@@ -50,6 +54,9 @@ export class ZoneAnswers {
     this.#facts = { wire, spec, nameserver: joinName(this.#naming.nameserver.split('.'), wire) };
     this.#place = { table, zone: zoneIndex, wire, naming: this.#naming, ttl: ttlSeconds(spec.answerTtl) };
     this.#nodes = new NodeEntries(this.#place, status);
+    this.#status = status;
+    const parent = spec.naming === 'rfc2782' ? this.#naming.targets : undefined;
+    this.#targets = parent === undefined ? undefined : { parent, ttl: this.#place.ttl, status };
   }
 
   /** Adds or replaces a service. What did not change is not rewritten. */
@@ -72,19 +79,32 @@ export class ZoneAnswers {
     this.#services.delete(label);
   }
 
-  /** R23: the names of an address and its PTR, with the EDE of `status` when given. Not an IP address: nothing happens. */
-  putTarget(address: string, status = 0): void {
+  /** R23: the names of an address and its PTR. Not an IP address: nothing happens. */
+  putTarget(address: string): void {
+    if (this.putAddress(address)) return;
     const bytes = addressBytes(address);
     if (bytes === undefined) return;
     const { ttl } = this.#place;
     const type = addressType(bytes);
     for (const name of this.#namesOf(bytes)) {
-      this.#table.set(this.#zone, name, status, [{ type, set: singleSet(record(type, ttl, bytes)) }]);
+      this.#table.set(this.#zone, name, this.#status, [{ type, set: singleSet(record(type, ttl, bytes)) }]);
     }
     this.#putReverse(address, bytes);
   }
 
+  /** As `putTarget`, for an address whose names are not compiled: that takes no time to speak of. False for others. */
+  putAddress(address: string): boolean {
+    const number = this.#targets === undefined ? -1 : quad(address);
+    if (number >= 0) this.#table.addAddress(this.#zone, number);
+    return number >= 0;
+  }
+
   removeTarget(address: string): void {
+    const number = this.#targets === undefined ? -1 : quad(address);
+    if (number >= 0) {
+      this.#table.deleteAddress(this.#zone, number);
+      return;
+    }
     const bytes = addressBytes(address);
     if (bytes === undefined) return;
     for (const name of this.#namesOf(bytes)) this.#table.delete(this.#zone, name);
@@ -154,7 +174,7 @@ export class ZoneAnswers {
     for (const name of this.#naming.fixed) this.#own(name.split('.'), []);
     const { nameserver } = this.#facts;
     if (nameserver !== undefined) this.#table.set(this.#zone, nameserver, 0, this.#nameserverSets());
-    this.#table.setZone(this.#zone, this.#wire, this.#spec);
+    this.#table.setZone(this.#zone, this.#wire, this.#spec, this.#targets);
     this.#shown = true;
   }
 

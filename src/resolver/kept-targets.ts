@@ -1,9 +1,10 @@
+import { AddressCounts } from '../catalog/address-counts.js';
 import type { BootMs, Ms } from '../system/clock.js';
 
 /** Addresses whose target names exist: of the zone's rows, and for `keepTargets` after the last row that had them (R23). */
 export class KeptTargets {
   #keep: Ms;
-  readonly #rows = new Map<string, number>();
+  readonly #rows = new AddressCounts();
   /** Addresses without a row, with when they go, soonest first. */
   readonly #leaving = new Map<string, BootMs>();
 
@@ -17,24 +18,17 @@ export class KeptTargets {
 
   /** A row has the address. Returns true when its name did not exist. */
   hold(address: string): boolean {
-    const rows = this.#rows.get(address) ?? 0;
-    this.#rows.set(address, rows + 1);
-    return !this.#leaving.delete(address) && rows === 0;
+    const rows = this.#rows.add(address, 1);
+    return rows === 0 && !this.#leaving.delete(address);
   }
 
   drop(address: string, now: BootMs): void {
-    const rows = this.#rows.get(address) ?? 0;
-    if (rows > 1) {
-      this.#rows.set(address, rows - 1);
-      return;
-    }
-    if (!this.#rows.delete(address)) return;
-    this.#leaving.set(address, now + this.#keep);
+    if (this.#rows.add(address, -1) === 1) this.#leaving.set(address, now + this.#keep);
   }
 
   /** From a snapshot: an address without a row. Returns true when its name did not exist. */
   restore(address: string, until: BootMs): boolean {
-    if (this.#rows.has(address) || this.#leaving.has(address)) return false;
+    if (this.#rows.get(address) > 0 || this.#leaving.has(address)) return false;
     this.#leaving.set(address, until);
     return true;
   }
@@ -56,11 +50,11 @@ export class KeptTargets {
   }
 
   has(address: string): boolean {
-    return this.#rows.has(address) || this.#leaving.has(address);
+    return this.#rows.get(address) > 0 || this.#leaving.has(address);
   }
 
   *addresses(): Iterable<string> {
-    yield* this.#rows.keys();
+    yield* this.#rows.addresses();
     yield* this.#leaving.keys();
   }
 

@@ -116,9 +116,9 @@ export class ZoneNames {
 
   /** A row has the address (R23). */
   hold(address: string): void {
-    if (isHostName(address) || !this.kept.hold(address)) return;
+    if (isHostName(address) || !this.kept.hold(address) || this.#answers.putAddress(address)) return;
     if (this.#deferring) this.#deferred.add(address);
-    else this.#answers.putTarget(address, this.#whole.plain);
+    else this.#answers.putTarget(address);
   }
 
   /** From now on target names wait for `putDeferred`: after a start, the first answers do not need them. */
@@ -132,7 +132,7 @@ export class ZoneNames {
     for (const address of this.#deferred) {
       if (count-- <= 0) return true;
       this.#deferred.delete(address);
-      if (this.kept.has(address)) this.#answers.putTarget(address, this.#whole.plain);
+      if (this.kept.has(address)) this.#answers.putTarget(address);
     }
     return false;
   }
@@ -144,7 +144,7 @@ export class ZoneNames {
 
   /** From a snapshot: the address keeps its name until then (R23). */
   keep(address: string, until: BootMs): void {
-    if (this.kept.restore(address, until)) this.#answers.putTarget(address, this.#whole.plain);
+    if (this.kept.restore(address, until)) this.#answers.putTarget(address);
   }
 
   /**
@@ -186,7 +186,7 @@ export class ZoneNames {
     this.#state = '';
     if (renamed) this.labels = this.#newLabels();
     for (const node of this.nodes.all()) this.#answers.putNode(node);
-    for (const address of this.kept.addresses()) this.#answers.putTarget(address, this.#whole.plain);
+    for (const address of this.kept.addresses()) this.#answers.putTarget(address);
   }
 
   tick(now: BootMs): void {

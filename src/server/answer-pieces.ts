@@ -2,7 +2,7 @@
  * Turns a reply's plan into iovecs, so that the kernel takes header and question from the query's own buffer and the
  * records from where they lie in the table. What is pointed to must stay as it is until the send is over.
  */
-import type { SharedTable } from '../answers/shared.js';
+import { OWN_SEGMENT, type SharedTable } from '../answers/shared.js';
 import { type BatchRing, IOV_LEN, IOV_WORDS, MAX_PIECES, putPointer, SLOT_IOV_WORDS } from './batch-ring.js';
 import type { LinuxCalls } from './linux-calls.js';
 import { CONSTANT, type Plan } from './plan.js';
@@ -15,15 +15,18 @@ export class AnswerPieces {
   readonly #calls: Pick<LinuxCalls, 'address'>;
   readonly #ring: BatchRing;
   readonly #plan: Plan;
+  readonly #own: Uint8Array;
   /** Held here: native code knows them by address alone. */
   #segments: Uint8Array[] = [];
   /** Two words a source: where its bytes begin. */
   readonly #bases = new Uint32Array(SOURCES * 2);
 
-  constructor(calls: Pick<LinuxCalls, 'address'>, ring: BatchRing, plan: Plan, handle: SharedTable) {
+  /** `own`: the segment of the reader that makes the plans. */
+  constructor(calls: Pick<LinuxCalls, 'address'>, ring: BatchRing, plan: Plan, handle: SharedTable, own: Uint8Array) {
     this.#calls = calls;
     this.#ring = ring;
     this.#plan = plan;
+    this.#own = own;
     putPointer(this.#bases, CONSTANT, calls.address(plan.constants));
     this.update(handle);
   }
@@ -31,7 +34,10 @@ export class AnswerPieces {
   /** The table has grown. Between batches only. */
   update(handle: SharedTable): void {
     this.#segments = handle.segments.map((segment) => new Uint8Array(segment));
-    for (const [i, bytes] of this.#segments.entries()) putPointer(this.#bases, i, this.#calls.address(bytes));
+    this.#segments[OWN_SEGMENT] = this.#own;
+    this.#segments.forEach((bytes, i) => {
+      putPointer(this.#bases, i, this.#calls.address(bytes));
+    });
   }
 
   /** The answer is the first bytes of the slot's own; returns how many iovecs that makes. */

@@ -120,7 +120,13 @@ export class BatchedUdp {
     this.#handover = options.handover;
     this.#maxUdp = Math.max(512, options.maxUdp);
     this.#ring = new BatchRing(options.calls, this.#maxUdp);
-    this.#pieces = new AnswerPieces(options.calls, this.#ring, options.responder.plan, options.handle);
+    this.#pieces = new AnswerPieces(
+      options.calls,
+      this.#ring,
+      options.responder.plan,
+      options.handle,
+      options.responder.own,
+    );
     this.#control = options.control;
     this.#counters = options.transportCounters;
     this.#latency = options.counters;

@@ -82,6 +82,11 @@ export class Responder {
     this.#composer = new Composer(options.seed);
   }
 
+  /** What pieces of `plan` may point into beside the table. */
+  get own(): Uint8Array {
+    return this.#reader.own;
+  }
+
   /** Takes a newer handle: a grown table, changed zones. Between batches only. */
   update(handle: SharedTable): void {
     this.#reader.update(handle);

@@ -166,7 +166,8 @@ function isProtocol(bytes: Uint8Array, label: number): boolean {
   return (first === 0x74 && second === 0x63) || (first === 0x75 && second === 0x64);
 }
 
-function isTargets(bytes: Uint8Array, label: number): boolean {
+/** Is the label the one below which addresses live? */
+export function isTargets(bytes: Uint8Array, label: number): boolean {
   return bytes[label] === 2 && lower(bytes[label + 1]!) === 0x69 && lower(bytes[label + 2]!) === 0x70;
 }
 
