@@ -18,15 +18,13 @@ export interface Place {
   readonly ttl: number;
 }
 
-/** A published name: its labels below the zone, and the shared sets that its entry refers to. */
-interface Published {
-  readonly name: string;
-  readonly sets: readonly SetRef[];
-}
-
 export class ServiceEntries {
+  /** Names without records that it shares with other services. */
+  shared: readonly string[] = [];
   readonly #place: Place;
-  #published: readonly Published[] = [];
+  /** The names that it has below the zone, one a line, and the blocks of their sets: a large zone has very many services. */
+  #names = '';
+  #blocks: readonly number[] = [];
 
   constructor(place: Place) {
     this.#place = place;
@@ -34,42 +32,50 @@ export class ServiceEntries {
 
   put(view: ServiceView): void {
     const { table, zone } = this.#place;
-    const before = new Map(this.#published.map((published) => [published.name, published.sets]));
+    const before = this.#published();
     const compiler = new Compiler(this.#place, view);
-    const after: Published[] = [];
+    const after = new Set<number>();
+    const names: string[] = [];
     for (const name of this.#place.naming.serviceNames(view.label, view.rows)) {
       const wire = this.#wire(name.name);
       if (wire === undefined) continue;
       const sets = compiler.sets(name, before.get(name.name) ?? []);
       table.set(zone, wire, compiler.withholds(name) ? view.withheld : view.status, sets, view.asked);
-      after.push({ name: name.name, sets });
+      names.push(name.name);
+      for (const { set } of sets) after.add(set as number);
       before.delete(name.name);
     }
     for (const gone of before.keys()) table.delete(zone, this.#wire(gone)!);
     this.#release(after);
+    const now = names.join('\n');
+    if (now !== this.#names) this.#names = now;
   }
 
   remove(): void {
-    for (const { name } of this.#published) this.#place.table.delete(this.#place.zone, this.#wire(name)!);
-    this.#release([]);
+    for (const name of this.#published().keys()) this.#place.table.delete(this.#place.zone, this.#wire(name)!);
+    this.#release(new Set());
+    this.#names = '';
+  }
+
+  /** The names that it has, and the sets of its own that they refer to. */
+  #published(): Map<string, readonly SetRef[]> {
+    const { table, zone } = this.#place;
+    if (this.#names === '') return new Map();
+    const own = ({ set }: SetRef): boolean => this.#blocks.includes(set as number);
+    return new Map(this.#names.split('\n').map((name) => [name, table.sets(zone, this.#wire(name)!).filter(own)]));
   }
 
   /** Frees the sets that no name refers to any more. */
-  #release(after: readonly Published[]): void {
-    const before = this.#published;
-    this.#published = after;
-    if (before.length === 0) return;
-    const kept = blocksOf(after);
-    for (const block of blocksOf(before)) if (!kept.has(block)) this.#place.table.free(block);
+  #release(after: ReadonlySet<number>): void {
+    const before = this.#blocks;
+    if (before.length === after.size && before.every((block) => after.has(block))) return;
+    this.#blocks = [...after];
+    for (const block of before) if (!after.has(block)) this.#place.table.free(block);
   }
 
   #wire(name: string): Uint8Array | undefined {
     return joinName(name.split('.'), this.#place.wire);
   }
-}
-
-function blocksOf(published: readonly Published[]): Set<number> {
-  return new Set(published.flatMap(({ sets }) => sets.map(({ set }) => set as number)));
 }
 
 /** A narrowed set, what is answered of it, and that compiled, once a name wanted it. */

@@ -264,6 +264,17 @@ export class AnswerTable {
     return true;
   }
 
+  /** The sets of a name that are blocks of their own; empty when it has none or is not there. */
+  sets(zone: number, name: Uint8Array): SetRef[] {
+    const entry = this.#memory.find(zone, this.#hash(zone, name), name, 0, name.length);
+    const sets: SetRef[] = [];
+    for (let i = 0; entry !== 0 && i < this.#memory.setCount(entry); i++) {
+      if ((this.#memory.word(entry, ENTRY_HEAD_WORDS + i * 2) & SET_INLINE) !== 0) continue;
+      sets.push({ type: this.#memory.setType(entry, i), set: this.#memory.set(entry, i) });
+    }
+    return sets;
+  }
+
   /** The inline sets of a name, as copies; empty when it has none or is not there. */
   inlineSets(zone: number, name: Uint8Array): { type: number; set: Uint8Array }[] {
     const entry = this.#memory.find(zone, this.#hash(zone, name), name, 0, name.length);

@@ -25,7 +25,7 @@ export class ZoneAnswers {
   readonly #facts: ZoneFacts;
   readonly #naming: Naming;
   readonly #place: Place;
-  readonly #services = new Map<string, Service>();
+  readonly #services = new Map<string, ServiceEntries>();
   readonly #nodes: NodeEntries;
   readonly #status: number;
   /** Set where names of IPv4 addresses are made when they are asked: most of a large zone's names. */
@@ -62,19 +62,19 @@ export class ZoneAnswers {
   /** Adds or replaces a service. What did not change is not rewritten. */
   putService(view: ServiceView): void {
     const known = this.#services.get(view.label);
-    const service = known ?? { entries: new ServiceEntries(this.#place), shared: [] };
+    const service = known ?? new ServiceEntries(this.#place);
     const before = service.shared;
     service.shared = this.#naming.sharedNames(view.rows);
     for (const name of service.shared) if (!before.includes(name)) this.#count(name, 1);
     for (const name of before) if (!service.shared.includes(name)) this.#count(name, -1);
-    service.entries.put(view);
+    service.put(view);
     if (known === undefined) this.#services.set(view.label, service);
   }
 
   removeService(label: string): void {
     const service = this.#services.get(label);
     if (service === undefined) return;
-    service.entries.remove();
+    service.remove();
     for (const name of service.shared) this.#count(name, -1);
     this.#services.delete(label);
   }
@@ -162,7 +162,7 @@ export class ZoneAnswers {
   dispose(): void {
     // The zone first: a reader then goes on with all of it until it takes a handle that has none of it.
     this.#table.clearZone(this.#zone);
-    for (const { entries } of this.#services.values()) entries.remove();
+    for (const service of this.#services.values()) service.remove();
     this.#services.clear();
     removeAllReverse(this.#table, this.#zone);
     if (this.#negative !== 0) this.#table.free(this.#negative);
@@ -203,9 +203,4 @@ export class ZoneAnswers {
     if (count === 0) this.#table.delete(this.#zone, name);
     else if (count === change) this.#table.set(this.#zone, name, 0, []);
   }
-}
-
-interface Service {
-  readonly entries: ServiceEntries;
-  shared: readonly string[];
 }

@@ -137,6 +137,7 @@ export class Catalog {
 
   #list(listing: Listing, how: Reception, touched: Set<Service>): void {
     let service = this.services.get(listing.name);
+    const isNew = service === undefined;
     if (service === undefined) {
       service = new Service(listing.name);
       service.listed = false;
@@ -165,6 +166,7 @@ export class Catalog {
       if (this.#leave(service, row, gone, how, strength)) touched.add(service);
     }
     this.#remove(service, gone);
+    if (isNew) service.rows.trim();
   }
 
   #leaves(service: Service, how: Reception, touched: Set<Service>): void {

@@ -31,7 +31,10 @@ export class Labels {
     for (const label of gone) this.#unclaim(label, service);
     for (const label of now) {
       const claims = this.#claims.get(label) ?? [];
-      if (!claims.includes(service)) this.#claims.set(label, [...claims, service].sort(byBytes));
+      if (claims.includes(service)) continue;
+      // Nearly always a label is its service's name, and nobody else's.
+      const alone = claims.length === 0 && now.length === 1 && label === service;
+      this.#claims.set(label, alone ? now : [...claims, service].sort(byBytes));
     }
     if (now.length === 0) this.#labels.delete(service);
     else this.#labels.set(service, now);

@@ -37,6 +37,11 @@ export class RowSet {
     else if (this.#rows.length >= INDEXED) this.#index = new Map(this.#rows.map((one) => [rowKey(one), one]));
   }
 
+  /** Gives back what was taken for rows to come: there are none for now. */
+  trim(): void {
+    this.#rows = this.#rows.slice();
+  }
+
   /** Takes the rows out. Returns how many were there. */
   delete(rows: ReadonlySet<CatalogRow>): number {
     const left = this.#rows.filter((row) => !rows.has(row));

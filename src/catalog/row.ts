@@ -57,6 +57,9 @@ const NO_TAGS: readonly string[] = [];
 
 /** What nearly no row has. */
 interface Seldom {
+  addedAt: HeardMs;
+  loss: Loss | undefined;
+  hold: Hold | undefined;
   listedSince: BootMs;
   goneSince: BootMs | undefined;
   doubted: boolean;
@@ -76,10 +79,6 @@ export class CatalogRow implements Row {
   tags: readonly string[];
   zone: string | undefined;
   node: ListedNode | undefined;
-  /** Heard time of its first listing; -Infinity when it came with the first list or a snapshot. */
-  addedAt: HeardMs;
-  loss: Loss | undefined;
-  hold: Hold | undefined;
   /** What stands for it where targets are held; the zone's. */
   holder: unknown;
   /** Key of its probe target; absent when it is not probed. */
@@ -97,9 +96,6 @@ export class CatalogRow implements Row {
     this.tags = tagsOf(row);
     this.zone = row.zone;
     this.node = row.node;
-    this.addedAt = addedAt;
-    this.loss = undefined;
-    this.hold = undefined;
     this.holder = undefined;
     this.target = undefined;
     this.#seldom = undefined;
@@ -111,6 +107,7 @@ export class CatalogRow implements Row {
       (STATES.indexOf(row.state) << STATE_SHIFT);
     this.#order = (row.priority << 16) | row.weight;
     if (row.host !== undefined) this.#rare().host = row.host;
+    if (addedAt !== Number.NEGATIVE_INFINITY) this.#rare().addedAt = addedAt;
   }
 
   get port(): number {
@@ -152,6 +149,27 @@ export class CatalogRow implements Row {
 
   set foreign(foreign: Foreign | undefined) {
     this.#bits = (this.#bits & ~(TWO_BITS << FOREIGN_SHIFT)) | (FOREIGN.indexOf(foreign) << FOREIGN_SHIFT);
+  }
+
+  /** Heard time of its first listing; -Infinity when it came with the first list or a snapshot. */
+  get addedAt(): HeardMs {
+    return this.#seldom?.addedAt ?? Number.NEGATIVE_INFINITY;
+  }
+
+  get loss(): Loss | undefined {
+    return this.#seldom?.loss;
+  }
+
+  set loss(loss: Loss | undefined) {
+    if (loss !== this.loss) this.#rare().loss = loss;
+  }
+
+  get hold(): Hold | undefined {
+    return this.#seldom?.hold;
+  }
+
+  set hold(hold: Hold | undefined) {
+    if (hold !== this.hold) this.#rare().hold = hold;
   }
 
   /** R28: the host name that its address came from, or that it still has in its place. */
@@ -310,6 +328,9 @@ export class CatalogRow implements Row {
 
   #rare(): Seldom {
     this.#seldom ??= {
+      addedAt: Number.NEGATIVE_INFINITY,
+      loss: undefined,
+      hold: undefined,
       listedSince: Number.NEGATIVE_INFINITY,
       goneSince: undefined,
       doubted: false,

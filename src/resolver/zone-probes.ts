@@ -3,7 +3,7 @@ import type { Places } from '../catalog/places.js';
 import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import { serviceSettings } from '../config/service-settings.js';
-import type { CheckConfig, ZoneConfig } from '../config/types.js';
+import type { CheckConfig, ServiceSettings, ZoneConfig } from '../config/types.js';
 import { type TargetSet, targetOf } from '../health/targets.js';
 import type { VerdictStore } from '../health/verdicts.js';
 import type { ListedCheck } from '../registry/registry.js';
@@ -39,6 +39,8 @@ export class ZoneProbes<Zone> {
   readonly #targets: TargetSet<Holder<Zone>>;
   readonly #places: Places<Holder<Zone>>;
   readonly #settings = new Map<string, Settings>();
+  /** Of services about which nothing is said but for the zone. */
+  #common: Settings | undefined;
   readonly #isAsked: (service: Service) => boolean;
   #config: ZoneConfig;
 
@@ -60,23 +62,28 @@ export class ZoneProbes<Zone> {
   configure(config: ZoneConfig): void {
     this.#config = config;
     this.#settings.clear();
+    this.#common = undefined;
   }
 
   settings(service: Service): Settings {
-    let settings = this.#settings.get(service.name);
-    if (settings === undefined) {
-      const local = serviceSettings(this.#config.services, service.name);
-      const maxAnswers = local.maxAnswers ?? this.#config.maxAnswers;
-      settings = {
-        check: { ...this.#config.check, ...service.check, ...local.check },
-        hearsay: this.#config.registries[service.checkedBy]?.type !== 'file' && isHearsay(service.check, local.check),
-        order: local.order ?? this.#config.order,
-        ...(maxAnswers === undefined ? {} : { maxAnswers }),
-        ...(local.alias === undefined ? {} : { alias: local.alias }),
-      };
-      this.#settings.set(service.name, settings);
-    }
+    const known = this.#settings.get(service.name);
+    if (known !== undefined) return known;
+    const { services } = this.#config;
+    if (services.length === 0 && service.check === undefined) return (this.#common ??= this.#of(service, {}));
+    const settings = this.#of(service, serviceSettings(services, service.name));
+    this.#settings.set(service.name, settings);
     return settings;
+  }
+
+  #of(service: Service, local: ServiceSettings): Settings {
+    const maxAnswers = local.maxAnswers ?? this.#config.maxAnswers;
+    return {
+      check: { ...this.#config.check, ...service.check, ...local.check },
+      hearsay: this.#config.registries[service.checkedBy]?.type !== 'file' && isHearsay(service.check, local.check),
+      order: local.order ?? this.#config.order,
+      ...(maxAnswers === undefined ? {} : { maxAnswers }),
+      ...(local.alias === undefined ? {} : { alias: local.alias }),
+    };
   }
 
   /** R17: at `interval` what is asked or pinned, the others not more often than `idleInterval`. */

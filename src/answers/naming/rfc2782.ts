@@ -20,6 +20,11 @@ export const TARGETS_LABEL = 'ip';
 export const STATUS_LABEL = '_status';
 export const PROTOCOLS: readonly Protocol[] = ['tcp', 'udp'];
 
+/** The names that services share, see `sharedNames`: one list for all of them. */
+const TCP = ['_tcp'];
+const UDP = ['_udp'];
+const BOTH = [...TCP, ...UDP];
+
 /** A label with an underscore before it has one octet less for itself. */
 const MAX_UNDERSCORED = 62;
 
@@ -42,7 +47,9 @@ export class Rfc2782Naming implements Naming {
   }
 
   sharedNames(rows: readonly Row[]): readonly string[] {
-    return zoneProtocols(rows).map((protocol) => `_${protocol}`);
+    const protocols = zoneProtocols(rows);
+    if (protocols.length === PROTOCOLS.length) return BOTH;
+    return protocols[0] === 'tcp' ? TCP : UDP;
   }
 
   addressNames(address: Uint8Array): string[] {
