@@ -1,7 +1,7 @@
 /** Asking a probe about a server of this host, and servers that live as long as the test file. */
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import type { AddressInfo, Server } from 'node:net';
+import { type AddressInfo, isIPv6, type Server } from 'node:net';
 import t from 'tap';
 import type { Target } from '../src/prober/feed.js';
 import { PROBES } from '../src/prober/probes/probe.js';
@@ -15,20 +15,20 @@ export async function probe(over: Partial<Target> & Pick<Target, 'port' | 'type'
   return `${outcome.kind === 'local' ? 'local' : outcome.failure}: ${outcome.detail}`;
 }
 
-export async function listeningHere(server: Server): Promise<number> {
-  server.listen(0, HERE);
+export async function listeningHere(server: Server, host = HERE): Promise<number> {
+  server.listen(0, host);
   await once(server, 'listening');
   t.teardown(() => server.close());
   return (server.address() as AddressInfo).port;
 }
 
-export async function udpServer(reply: (query: Buffer) => Buffer | undefined): Promise<number> {
-  const socket = createSocket('udp4');
+export async function udpServer(reply: (query: Buffer) => Buffer | undefined, host = HERE): Promise<number> {
+  const socket = createSocket(isIPv6(host) ? 'udp6' : 'udp4');
   socket.on('message', (query, { port, address }) => {
     const bytes = reply(query);
     if (bytes !== undefined) socket.send(bytes, port, address);
   });
-  socket.bind(0, HERE);
+  socket.bind(0, host);
   await once(socket, 'listening');
   t.teardown(() => socket.close());
   return socket.address().port;

@@ -2,6 +2,7 @@ import { createServer as createHttpServer, type RequestListener } from 'node:htt
 import { createServer as createHttpsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
+import { gzipSync } from 'node:zlib';
 import t from 'tap';
 import type { Target } from '../src/prober/feed.js';
 import { hostOf, probeHttp } from '../src/prober/probes/http.js';
@@ -120,6 +121,44 @@ t.test('HTTP probes', async (t) => {
       }).pipe(socket);
     });
     t.same(await http(port), { kind: 'pass' });
+  });
+
+  await t.test('statuses on the way, old versions, codings and what no body belongs to', async (t) => {
+    const say = (text: string, over: Partial<Target> = {}) =>
+      raw(t, (socket) => socket.once('data', () => socket.end(text))).then((port) => http(port, over));
+    const ok = 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello';
+    const pass = { kind: 'pass' };
+    t.same(await say(`HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n${ok}`), pass);
+    t.same(await say('HTTP/1.0 200 OK\r\n\r\nhello', { body: 'hello' }), pass);
+    const chunked = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';
+    t.same(await say(`${chunked}3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n`, { body: 'hello' }), pass);
+    t.match(await say(`${chunked}zz\r\nhello`), { detail: 'HPE_INVALID_CHUNK_SIZE' });
+    t.match(await say(`${chunked}3\r\nhe`), { detail: 'closed before the answer was complete' });
+    t.same(await say(ok, { method: 'HEAD' }), pass, 'a body where none belongs');
+    t.same(await say('HTTP/1.1 204 No Content\r\n\r\nhello'), pass);
+    const upgrade = 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n';
+    t.match(await say(upgrade), { failure: 'bad-status', detail: 'HTTP 101' });
+    t.same(await say(upgrade, { status: [[101, 101]] }), pass);
+    const packed = gzipSync('hello').toString('latin1');
+    const zipped = `HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: ${packed.length}\r\n\r\n`;
+    const port = await raw(t, (socket) => socket.once('data', () => socket.end(zipped + packed, 'latin1')));
+    t.same(await http(port), pass);
+    t.match(await http(port, { body: 'hello' }), { failure: 'bad-status' }, 'bodies are compared as they come');
+  });
+
+  await t.test('a header that comes twice says both; names that objects have are headers like others', async (t) => {
+    const twice = 'HTTP/1.1 200 OK\r\nX-Service: orders\r\nX-Service: orders\r\nServer: a\r\nServer: b\r\n\r\n';
+    const port = await raw(t, (socket) => socket.once('data', () => socket.end(twice)));
+    const identified = (name: string, value: string) => http(port, { identityHeader: [name, value] });
+    t.same(await identified('X-Service', 'orders'), { kind: 'pass' });
+    t.same(await identified('Server', 'b'), { kind: 'pass' });
+    t.match(await identified('X-Service', 'billing'), {
+      failure: 'wrong-identity',
+      detail: 'X-Service: orders, orders',
+    });
+    t.match(await identified('constructor', 'x'), { detail: 'no header constructor' });
+    const ill = await raw(t, (socket) => socket.once('data', () => socket.end('HTTP/1.1 503 No\r\n\r\n')));
+    t.match(await http(ill, { drainHeader: 'constructor' }), { failure: 'bad-status', detail: 'HTTP 503' });
   });
 
   await t.test('settings that no request can carry are local', async (t) => {

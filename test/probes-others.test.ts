@@ -1,10 +1,15 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { readdirSync, readFileSync } from 'node:fs';
+import { createServer as createHttpServer, type RequestListener } from 'node:http';
+import { createServer as createHttp2Server } from 'node:http2';
+import { createServer as createHttpsServer } from 'node:https';
+import { createServer, type Server } from 'node:net';
 import t from 'tap';
-import type { Target } from '../src/prober/feed.js';
+import { PROBE_TYPES, type ProbeType, type Target } from '../src/prober/feed.js';
 import { MAX_RUNNING } from '../src/prober/probes/exec.js';
-import { HERE } from './prober-fixture.js';
+import { CERT, KEY } from './certificate-of-nobody.js';
+import { HERE, until } from './prober-fixture.js';
 import { listeningHere, probe, udpServer } from './probes-fixture.js';
 
 t.test('DNS and UDP: a reply that is expected', async (t) => {
@@ -44,6 +49,17 @@ t.test('DNS and UDP: a reply that is expected', async (t) => {
   t.equal(await probe({ type: 'udp', port, send: 'x' }), 'refused: ECONNREFUSED');
 });
 
+/** Of all processes of this host. */
+function commandLines(): string[] {
+  return readdirSync('/proc').flatMap((pid) => {
+    try {
+      return /^\d+$/.test(pid) ? [readFileSync(`/proc/${pid}/cmdline`, 'utf8')] : [];
+    } catch {
+      return [];
+    }
+  });
+}
+
 t.test('exec: the status of a program, at most so many at once', async (t) => {
   const exec = (script: string, over: Partial<Target> = {}) =>
     probe({ type: 'exec', port: 8080, command: ['/bin/sh', '-c', script], ...over });
@@ -53,10 +69,56 @@ t.test('exec: the status of a program, at most so many at once', async (t) => {
   t.match(await exec('sleep 60', { timeout: 50 }), /^timeout: /);
   t.match(await probe({ type: 'exec', port: 1, command: ['/nonexistent/program'] }), /^local: .*ENOENT/);
   t.match(await probe({ type: 'exec', port: 1 }), /^local: /);
+  t.equal(await exec('sleep 3971 & exit 0'), 'pass', 'what it leaves running is not waited for');
+  t.equal(await exec('setsid sleep 1 & echo late >&2; exit 4'), 'bad-status: exit 4: late', 'nor what escapes');
+  t.match(await exec('sleep 3971 & sleep 3971', { timeout: 50 }), /^timeout: /);
+  t.match(await exec('yes >&2', { timeout: 50 }), /^timeout: /);
+  await until(() => !commandLines().includes('sleep\x003971\0'));
   const many = await Promise.all(Array.from({ length: 3 * MAX_RUNNING }, () => exec('exit 0')));
   t.same(
     many.filter((outcome) => outcome !== 'pass'),
     [],
     'the others wait for their turn',
   );
+});
+
+t.test('A25: every kind reaches an IPv6 address, without brackets and with them where a URL has one', async (t) => {
+  const here = '::1';
+  const hosts: unknown[] = [];
+  const web: RequestListener = (request, response) => {
+    hosts.push(request.headers.host);
+    response.end('ok');
+  };
+  const serving = createHttp2Server();
+  serving.on('stream', (stream) => {
+    stream.respond({ ':status': 200 }, { waitForTrailers: true });
+    stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
+    stream.end(Buffer.from([0, 0, 0, 0, 2, 8, 1]));
+  });
+  const tcp = createServer((socket) => void socket.on('error', () => {}));
+  const port: Record<string, number> = {};
+  try {
+    port.tcp = await listeningHere(tcp, here);
+  } catch {
+    t.comment('no IPv6 here');
+    return;
+  }
+  port.http = await listeningHere(createHttpServer(web), here);
+  port.https = await listeningHere(createHttpsServer({ key: KEY, cert: CERT }, web), here);
+  port.tls = port.https;
+  port.grpc = await listeningHere(serving as unknown as Server, here);
+  port.udp = await udpServer((query) => query, here);
+  port.dns = await udpServer((query) => Buffer.from(query).fill(0x84, 2, 3), here);
+  port.exec = 7;
+  const more: Partial<Record<ProbeType, Partial<Target>>> = {
+    udp: { send: 'x', expect: 'x' },
+    dns: { query: 'a.test', protocol: 'udp' },
+    exec: { command: ['/bin/sh', '-c', 'test "$HOLDFAST_ADDRESS" = ::1'] },
+  };
+  for (const type of PROBE_TYPES)
+    t.equal(await probe({ address: here, type, port: port[type]!, ...more[type] }), 'pass', type);
+  t.same(hosts, [`[::1]:${port.http}`, `[::1]:${port.https}`]);
+  const source = { address: here, type: 'tcp', port: port.tcp } as const;
+  t.equal(await probe({ ...source, source: '::1' }), 'pass');
+  t.match(await probe({ ...source, source: '2001:db8::1' }), /^local: EADDRNOTAVAIL/);
 });

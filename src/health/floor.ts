@@ -61,6 +61,9 @@ export function floor(
   if (left.length === rows.length) return { rows };
   if (left.length > 0) return { rows: left };
   const own = rows.filter((row) => row.foreign === undefined);
+  // Of a tag or a port, reports may have taken the last (R20).
+  const ejected = own.filter((row) => row.ejected && row.passing && notFailing(row));
+  if (ejected.length > 0) return { rows: ejected };
   const critical = own.filter((row) => row.listed && row.state === 'critical' && !row.draining && notFailing(row));
   if (critical.length > 0) return { rows: critical, step: 'critical' };
   const draining = own.filter((row) => row.listed && row.draining && notFailing(row));

@@ -84,7 +84,7 @@ export class VerdictStore {
     const record = this.#records.get(key);
     if (record === undefined || !this.#parked.delete(key)) return;
     this.#restartAge(key, record, now);
-    if (record.column === 'passes') this.#seedSuspicion(key);
+    this.#seedSuspicion(key, record);
   }
 
   /** No row refers to the key any more. */
@@ -96,11 +96,17 @@ export class VerdictStore {
     this.#happened(this.#suspicion.forget(key, now), now);
   }
 
-  /** Changed settings reset counters, not the verdict, its last success or its failing-since (R13). */
+  /**
+   * Changed settings reset counters, not the verdict, its last success or its failing-since (R13). To be called before
+   * `retain`: settings that come back find what was known under those between, if that is newer than their own word.
+   */
   inherit(from: string, to: string, { longDead }: JudgeSettings, now: BootMs): void {
     const old = this.#records.get(from);
-    if (old === undefined || this.#records.has(to)) return;
-    const record = { ...old, longDead, passes: 0, fails: 0, steadySince: undefined, proven: false, before: undefined };
+    const known = this.#records.get(to);
+    if (old === undefined || (known !== undefined && !(this.#parked.has(to) && isNewer(old, known)))) return;
+    this.#parked.delete(to);
+    const proven = known?.proven ?? false;
+    const record = { ...old, longDead, passes: 0, fails: 0, steadySince: undefined, proven, before: undefined };
     this.#records.set(to, record);
     this.#restartAge(to, record, now);
     this.#suspicion.rename(from, to);
@@ -293,7 +299,7 @@ export class VerdictStore {
     record.foreign = seed.foreign === true;
     record.draining = seed.draining === true;
     this.#restartAge(key, record, now.boot);
-    if (record.column === 'passes') this.#seedSuspicion(key);
+    this.#seedSuspicion(key, record);
   }
 
   #expiry(record: VerdictRecord): BootMs {
@@ -327,7 +333,9 @@ export class VerdictStore {
     return this.isVoid(result);
   }
 
-  #seedSuspicion(key: string): void {
+  /** R16: its last result is known to have passed. */
+  #seedSuspicion(key: string, { lastSuccess, failingSince }: VerdictRecord): void {
+    if (lastSuccess === undefined || failingSince !== undefined) return;
     const address = this.#facts.address(key);
     if (address !== undefined) this.#suspicion.seed(key, address);
   }
@@ -362,6 +370,10 @@ export class VerdictStore {
     record.steadySince = undefined;
     record.before = undefined;
   }
+}
+
+function isNewer(one: VerdictRecord, other: VerdictRecord): boolean {
+  return (one.lastResult ?? Number.NEGATIVE_INFINITY) > (other.lastResult ?? Number.NEGATIVE_INFINITY);
 }
 
 /** Stretched intervals are never the same twice; rounded up they share a queue of ages. */

@@ -165,8 +165,8 @@ export class ZoneProbes<Zone> {
       this.#targets.hold(target, check, holder);
       this.#verdicts.slow(target.key, this.#targets.interval(target.key) ?? 0, now);
       if (target.key !== before) {
-        this.#verdicts.retain(target.key, now);
         if (before !== undefined) this.#verdicts.inherit(before, target.key, check, now);
+        this.#verdicts.retain(target.key, now);
       }
     }
     if (before !== undefined && before !== target?.key) this.#drop(before, holder, now);

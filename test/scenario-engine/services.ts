@@ -58,6 +58,11 @@ export class Addresses {
     }
   }
 
+  /** Whether it was ever listed. */
+  has(id: string): boolean {
+    return this.#rows.has(id);
+  }
+
   /** The latest row under this id. */
   row(id: string): Row {
     const row = this.#rows.get(id);

@@ -1,11 +1,14 @@
 /** exec: a program of this host judges the endpoint; status 0 passes. Only local configuration names one (R18). */
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
+import type { Ms } from '../../system/clock.js';
 import type { Target } from '../feed.js';
 import { attempt, failure, local, type Outcome, PASS, type Probe } from './attempt.js';
 
 /** Programs that run at once, at most. Others wait, and their time begins when they do. */
 export const MAX_RUNNING = 8;
 const MAX_OUTPUT_BYTES = 100;
+/** So long after the end of a program what it has said is still read. */
+const LAST_WORDS_MS: Ms = 50;
 
 let running = 0;
 const waiting: (() => void)[] = [];
@@ -34,19 +37,29 @@ function run({ address, port, timeout, command }: Target, signal: AbortSignal): 
       if (said.length < MAX_OUTPUT_BYTES) said += chunk.toString('utf8');
     });
     child.on('error', (error) => settle(local(`${program}: ${error.message}`)));
+    // What it has left running may hold its standard error open for ever: that must neither stay nor be waited for.
+    child.on('exit', () => {
+      killAll(child);
+      setTimeout(() => child.stderr.destroy(), LAST_WORDS_MS);
+    });
     child.on('close', (code, killedBy) => {
       if (code === 0) settle(PASS);
       else settle(failure('bad-status', `${killedBy ?? `exit ${code}`}${firstLine(said)}`));
     });
     return () => {
-      if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
-      try {
-        process.kill(-child.pid, 'SIGKILL');
-      } catch {
-        child.kill('SIGKILL');
-      }
+      if (child.exitCode === null && child.signalCode === null) killAll(child);
     };
   });
+}
+
+/** The program, and what it started in its process group. */
+function killAll({ pid }: ChildProcess): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch {
+    // Nobody is left.
+  }
 }
 
 function firstLine(text: string): string {

@@ -88,10 +88,15 @@ function openSession(
 
 function encodeRequest(service: string): Buffer {
   const name = Buffer.from(service, 'utf8');
-  const message = name.length === 0 ? name : Buffer.concat([Buffer.from([NAME_TAG, name.length]), name]);
+  const message = name.length === 0 ? name : Buffer.concat([Buffer.from([NAME_TAG, ...varint(name.length)]), name]);
   const head = Buffer.alloc(FRAME_BYTES);
   head.writeUInt32BE(message.length, 1);
   return Buffer.concat([head, message]);
+}
+
+/** Seven bits a byte, the lowest first; the eighth says that more follow. */
+function varint(value: number): number[] {
+  return value < 0x80 ? [value] : [(value & 0x7f) | 0x80, ...varint(value >>> 7)];
 }
 
 /** A server that does not know the service that is asked for is another one (R19). */
@@ -101,11 +106,12 @@ export function judgeReply(
   reply: Uint8Array,
   service: string | undefined,
 ): Outcome {
+  if (status === 0) return failure('bad-status', 'closed before the answer was complete');
   if (status !== 200) return failure('bad-status', `HTTP ${status}`);
   const unknown = (): Outcome => failure('wrong-identity', `no service ${service}`);
   if (grpcStatus === STATUS_NOT_FOUND && service !== undefined) return unknown();
   if (grpcStatus !== '0') return failure('bad-status', `grpc-status ${grpcStatus ?? 'missing'}`);
-  const state = reply[FRAME_BYTES] === STATE_TAG ? reply[FRAME_BYTES + 1]! : 0;
+  const state = reply[FRAME_BYTES] === STATE_TAG ? (reply[FRAME_BYTES + 1] ?? 0) : 0;
   if (state === SERVING) return PASS;
   if (state === SERVICE_UNKNOWN && service !== undefined) return unknown();
   return failure('bad-status', STATES[state] ?? `state ${state}`);

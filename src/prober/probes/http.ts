@@ -14,6 +14,8 @@ import { closeHard, openConnection, withoutGoodbye } from './connection.js';
 const MAX_BODY_BYTES = 64 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
 const DRAINING_STATUS = 503;
+/** RFC 9110 s.6.4.1: no body follows. */
+const BODILESS: ReadonlySet<number> = new Set([204, 304]);
 const WANTED: readonly (readonly [number, number])[] = [[200, 299]];
 
 export const probeHttp: Probe = (target, signal) =>
@@ -47,19 +49,9 @@ export const probeHttp: Probe = (target, signal) =>
     query.on('error', judge);
     query.on('response', (response) => {
       response.on('error', judge);
-      const other = judgeHeader(target, response);
-      if (other !== undefined) {
-        settle(other);
-        return;
-      }
-      const status = response.statusCode ?? 0;
-      const { drainHeader } = target;
-      if (status === DRAINING_STATUS && drainHeader !== undefined && drainHeader.toLowerCase() in response.headers) {
-        settle(DRAINING);
-        return;
-      }
-      if (!(target.status ?? WANTED).some(([low, high]) => status >= low && status <= high)) {
-        settle(failure('bad-status', `HTTP ${status}`));
+      const outcome = judgeHead(target, response);
+      if (outcome !== undefined) {
+        settle(outcome);
         return;
       }
       let left = MAX_BODY_BYTES;
@@ -71,18 +63,33 @@ export const probeHttp: Probe = (target, signal) =>
         if (left <= 0) end();
       });
       response.on('end', end);
+      // A server may send one where none belongs; what it has said is enough.
+      if (target.method === 'HEAD' || BODILESS.has(response.statusCode ?? 0)) end();
     });
+    query.on('upgrade', (response) => settle(judgeHead(target, response) ?? judgeBody(target, Buffer.alloc(0))));
     query.end();
     return () => closeHard(raw);
   });
 
+/** What status and headers decide; undefined when the body has the last word. */
+function judgeHead(target: Target, response: IncomingMessage): Outcome | undefined {
+  const { statusCode: status = 0, headersDistinct } = response;
+  const other = judgeIdentity(target, headersDistinct);
+  if (other !== undefined) return other;
+  const { drainHeader } = target;
+  if (status === DRAINING_STATUS && drainHeader !== undefined && drainHeader.toLowerCase() in headersDistinct)
+    return DRAINING;
+  const wanted = (target.status ?? WANTED).some(([low, high]) => status >= low && status <= high);
+  return wanted ? undefined : failure('bad-status', `HTTP ${status}`);
+}
+
 /** R19: whoever does not say the right name is another one, whatever the status. */
-function judgeHeader({ identityHeader }: Target, { headers }: IncomingMessage): Outcome | undefined {
+function judgeIdentity({ identityHeader }: Target, headers: NodeJS.Dict<string[]>): Outcome | undefined {
   if (identityHeader === undefined) return undefined;
   const [name, value] = identityHeader;
   const said = headers[name.toLowerCase()];
-  if ([said].flat().includes(value)) return undefined;
-  return failure('wrong-identity', said === undefined ? `no header ${name}` : `${name}: ${said}`);
+  if (said?.includes(value)) return undefined;
+  return failure('wrong-identity', said === undefined ? `no header ${name}` : `${name}: ${said.join(', ')}`);
 }
 
 function judgeBody({ body, identityBody }: Target, received: Buffer): Outcome {
