@@ -81,6 +81,28 @@ systemctl reload holdfast.service
 say reload "$?"
 say journal "$(journalctl -u holdfast.service --no-pager -o json --output-fields PRIORITY,MESSAGE | grep '"event.*answering' | grep -o '"PRIORITY":"[0-9]"' | sort -u)"
 
+sed -i 's|^zones:|zones:\n  - { name: reg.internal, registry: { type: file, path: /var/lib/holdfast/registry }, check: { type: none } }|' /etc/holdfast/holdfast.yaml
+mkdir /var/lib/holdfast/registry /etc/holdfast/register.d
+chown --reference=/var/lib/holdfast/. /var/lib/holdfast/registry
+echo '{ name: web, port: 53, address: 127.0.0.1, zone: reg.internal, drain: 500ms }' >/etc/holdfast/register.d/web.yaml
+systemctl reload holdfast.service
+systemctl enable --now holdfast-register.service >&2
+say registrar "$(systemctl is-active holdfast-register.service)"
+wait_for 'resolve web.reg.internal' 127.0.0.1
+say registered "$(resolve web.reg.internal)"
+old=$(systemctl show -P MainPID holdfast-register.service)
+say registrar-dynamic-user "$(dynamic "$old")"
+kill -KILL "$old"
+wait_for '[ "$(systemctl show -P MainPID holdfast-register.service)" != '"$old"' ] && systemctl is-active holdfast-register.service' active
+say registered-still "$(resolve web.reg.internal)"
+wait_for 'holdfast status --json | grep -c "\"registered\""' 1
+rm /etc/holdfast/register.d/web.yaml
+systemctl reload holdfast-register.service
+wait_for 'resolve web.reg.internal' ''
+say unregistered "$(resolve web.reg.internal)"
+systemctl disable --now holdfast-register.service >&2
+rmdir /etc/holdfast/register.d
+
 dpkg -i $FORCE ./*.deb >&2
 say upgraded "$?"
 say units-after-upgrade "$(active)"
