@@ -18,8 +18,9 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { isTrusted, loadSnapshot, type SnapshotLoad } from '../src/catalog/snapshot.js';
-import { decodeSnapshot, encodeSnapshot, snapshotPaths } from '../src/catalog/snapshot-format.js';
+import { isTrusted, loadSnapshot } from '../src/catalog/snapshot.js';
+import { SnapshotBody, type SnapshotLines } from '../src/catalog/snapshot-body.js';
+import { type DecodedSnapshot, decodeSnapshot, encodeSnapshot, snapshotPaths } from '../src/catalog/snapshot-format.js';
 import { type SnapshotDelta, SnapshotWriter, type SnapshotWriterOptions } from '../src/catalog/snapshot-writer.js';
 import { SyncLink } from '../src/resolver/sync-link.js';
 import { removeTemporaries, replaceFile } from '../src/system/atomic-file.js';
@@ -35,12 +36,22 @@ function delta(more: Partial<SnapshotDelta> = {}): SnapshotDelta {
   return { zone: ZONE, registry: 'file:/r', wall: WALL, full: false, put: [], drop: [], ...more };
 }
 
+function lines(all: readonly (readonly [string, string])[]): SnapshotLines {
+  const body = new SnapshotBody();
+  for (const [name, json] of all) body.put(name, json);
+  return body.freeze();
+}
+
 function writer(folder: string, more: Partial<SnapshotWriterOptions> = {}): SnapshotWriter {
   return new SnapshotWriter({ folder, machine: 'm1', onProblem: () => undefined, leastPause: 0, ...more });
 }
 
-function load(folder: string, nowWall = WALL + 1000): SnapshotLoad {
-  return loadSnapshot(folder, ZONE, EXPECT, nowWall);
+/** With the services as a list. */
+function load(folder: string, nowWall = WALL + 1000) {
+  const { snapshot, problems } = loadSnapshot(folder, ZONE, EXPECT, nowWall);
+  if (snapshot === undefined) return { problems };
+  const { meta, services } = snapshot.data;
+  return { snapshot: { ...snapshot, data: { meta, services: [...services] } }, problems };
 }
 
 /** A folder with two generations: service a with value 1 in the older, 2 in the newer. */
@@ -172,7 +183,7 @@ t.test('age, trust and the clock', async (t) => {
   const folder = join(t.testdir({}), 's');
   await twoGenerations(folder);
   const day = 86_400_000;
-  const at = (nowWall: number): SnapshotLoad => load(folder, nowWall);
+  const at = (nowWall: number) => load(folder, nowWall);
   t.equal(isTrusted(at(WALL + day).snapshot!, day), true, 'one ms less than a day old');
   t.equal(isTrusted(at(WALL + day + 1).snapshot!, day), false, 'a day old');
   const other = loadSnapshot(folder, ZONE, { machine: 'm1', registry: 'file:/other' }, WALL + 1000);
@@ -205,7 +216,7 @@ t.test('a bad snapshot is set aside with one line, and the previous generation i
       (path) =>
         writeFileSync(
           path,
-          Buffer.concat(encodeSnapshot({ machine: 'm2', zone: ZONE, registry: 'r', wall: 1 }, '1', new Map())),
+          Buffer.concat([...encodeSnapshot({ machine: 'm2', zone: ZONE, registry: 'r', wall: 1 }, '1', lines([]))]),
         ),
       /: it is of another machine; /,
     ],
@@ -214,7 +225,7 @@ t.test('a bad snapshot is set aside with one line, and the previous generation i
       (path) =>
         writeFileSync(
           path,
-          Buffer.concat(encodeSnapshot({ machine: 'm1', zone: 'z', registry: 'r', wall: 1 }, '1', new Map())),
+          Buffer.concat([...encodeSnapshot({ machine: 'm1', zone: 'z', registry: 'r', wall: 1 }, '1', lines([]))]),
         ),
       /: it is of zone z; /,
     ],
@@ -263,21 +274,75 @@ t.test('a bad snapshot is set aside with one line, and the previous generation i
   }
 });
 
+t.test(
+  'of thousands of services, replaced and dropped at random, each has its last line, and what is being written stays',
+  (t) => {
+    const body = new SnapshotBody();
+    const known = new Map<string, string>();
+    let seed = 7;
+    const random = (below: number) => (seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0) % below;
+    const text = (all: SnapshotLines) => Buffer.concat([...all.chunks()]).toString();
+    const expected = () => [...known].map(([name, json]) => `["${name}",${json}]`).sort();
+    let frozen: { readonly lines: SnapshotLines; readonly expected: string[] } | undefined;
+    for (let i = 0; i < 12_000; i++) {
+      const name = `s${random(1500)}ü`;
+      if (random(4) === 0) {
+        known.delete(name);
+        body.drop(name);
+      } else {
+        known.set(name, JSON.stringify({ i, pad: 'x'.repeat(random(60)) }));
+        body.put(name, known.get(name)!);
+      }
+      if (i === 6000) frozen = { lines: body.freeze(), expected: expected() };
+    }
+    for (const one of [frozen!, { lines: body.freeze(), expected: expected() }]) {
+      t.same(text(one.lines).trimEnd().split('\n').sort(), one.expected);
+      t.equal(one.lines.bytes, Buffer.byteLength(text(one.lines)));
+      t.equal(one.lines.count, one.expected.length);
+    }
+    body.clear();
+    t.same(text(body.freeze()), '');
+    t.end();
+  },
+);
+
+t.test('what comes in parts is written when all of it is there', async (t) => {
+  const folder = join(t.testdir({}), 's');
+  const made = writer(folder);
+  made.take(delta({ full: true, put: [['a', '1']], more: true }));
+  t.equal(await made.flush(50), true);
+  t.equal(load(folder).snapshot, undefined);
+  made.take(delta({ meta: '9', put: [['b', '2']] }));
+  await made.flush(5000);
+  made.stop();
+  t.same(load(folder).snapshot?.data, {
+    meta: 9,
+    services: [
+      ['a', 1],
+      ['b', 2],
+    ],
+  });
+});
+
 t.test('every flip of a byte and every cut is noticed', async (t) => {
-  const services = new Map([
+  const services = lines([
     ['a', '{"v":1}'],
     ['ü', '[1,2]'],
   ]);
   const about = { machine: 'm1', zone: ZONE, registry: 'file:/r', wall: WALL };
-  const file = Buffer.concat(encodeSnapshot(about, '{"m":true}', services));
-  t.match(decodeSnapshot(file), {
-    header: { services: 2, wall: WALL },
-    meta: { m: true },
-    services: [
-      ['a', { v: 1 }],
-      ['ü', [1, 2]],
-    ],
-  });
+  const file = Buffer.concat([...encodeSnapshot(about, '{"m":true}', services)]);
+  const decoded = decodeSnapshot(file) as DecodedSnapshot;
+  t.match(
+    { ...decoded, services: [...decoded.services] },
+    {
+      header: { services: 2, wall: WALL },
+      meta: { m: true },
+      services: [
+        ['a', { v: 1 }],
+        ['ü', [1, 2]],
+      ],
+    },
+  );
   const unnoticed: string[] = [];
   for (let at = 0; at < file.length; at++) {
     for (const bit of [0x01, 0x20, 0x80]) {

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { WallMs } from '../system/clock.js';
+import type { SnapshotLines } from './snapshot-body.js';
 
 export interface SnapshotHeader {
   readonly format: 'holdfast-snapshot';
@@ -22,25 +23,14 @@ export interface SnapshotHeader {
   readonly sha256: string;
 }
 
-const CHUNK_CHARS = 1 << 20;
-
-/** The chunks of a snapshot file. `services` are JSON texts by name. */
+/** The chunks of a snapshot file. All lines are read once before the first. */
 export function encodeSnapshot(
   about: Pick<SnapshotHeader, 'machine' | 'zone' | 'registry' | 'wall'>,
   meta: string,
-  services: ReadonlyMap<string, string>,
-): Uint8Array[] {
-  const chunks: Buffer[] = [];
-  let text = `${meta}\n`;
-  for (const [name, json] of services) {
-    text += `[${JSON.stringify(name)},${json}]\n`;
-    if (text.length < CHUNK_CHARS) continue;
-    chunks.push(Buffer.from(text));
-    text = '';
-  }
-  if (text !== '') chunks.push(Buffer.from(text));
-  const bytes = chunks.reduce((sum, chunk) => sum + chunk.length, 0);
+  lines: SnapshotLines,
+): Iterable<Uint8Array> {
   const { machine, zone, registry, wall } = about;
+  const first = Buffer.from(`${meta}\n`);
   const header = {
     format: 'holdfast-snapshot',
     version: 1,
@@ -48,17 +38,27 @@ export function encodeSnapshot(
     zone,
     registry,
     wall,
-    services: services.size,
-    bytes,
+    services: lines.count,
+    bytes: first.length + lines.bytes,
   };
-  const sha256 = checksum(header, chunks);
-  return [Buffer.from(`${JSON.stringify({ ...header, sha256 })}\n`), ...chunks];
+  const body = function* (): Generator<Uint8Array> {
+    yield first;
+    yield* lines.chunks();
+  };
+  const sha256 = checksum(header, body());
+  return (function* () {
+    yield Buffer.from(`${JSON.stringify({ ...header, sha256 })}\n`);
+    yield* body();
+  })();
 }
+
+/** Lines of services. They are parsed when they are walked over: all at once would take much memory. */
+export type SavedServices = Iterable<[name: string, data: unknown]> & { readonly length: number };
 
 export interface DecodedSnapshot {
   readonly header: SnapshotHeader;
   readonly meta: unknown;
-  readonly services: [name: string, data: unknown][];
+  readonly services: SavedServices;
 }
 
 /** What a whole file holds, or what is damaged about it in a few words. */
@@ -72,19 +72,37 @@ export function decodeSnapshot(file: Buffer): DecodedSnapshot | string {
   if (body.length !== header.bytes) return `it has ${body.length} bytes where ${String(header.bytes)} were written`;
   const { sha256, ...rest } = header;
   if (checksum(rest, [body]) !== sha256) return 'its checksum is wrong';
-  const lines: unknown[] = [];
-  for (let from = 0; from < body.length; ) {
-    const to = body.indexOf(0x0a, from);
-    const line = to === -1 ? undefined : parse(body.toString('utf8', from, to));
-    if (line === undefined) return 'its content is damaged';
-    lines.push(line);
-    from = to + 1;
-  }
-  const [meta, ...services] = lines;
-  return { header, meta, services: services as [string, unknown][] };
+  const { value: meta, done } = linesOf(body).next();
+  if (done || meta === undefined) return 'its content is damaged';
+  return { header, meta, services: new Lines(header.services, body) };
 }
 
-function checksum(header: object, body: readonly Uint8Array[]): string {
+class Lines implements SavedServices {
+  readonly length: number;
+  readonly #body: Buffer;
+
+  constructor(length: number, body: Buffer) {
+    this.length = length;
+    this.#body = body;
+  }
+
+  *[Symbol.iterator](): Iterator<[string, unknown]> {
+    const lines = linesOf(this.#body);
+    lines.next();
+    yield* lines as Iterable<[string, unknown]>;
+  }
+}
+
+function* linesOf(body: Buffer): Generator<unknown> {
+  for (let from = 0; from < body.length; ) {
+    const to = body.indexOf(0x0a, from);
+    if (to === -1) return;
+    yield parse(body.toString('utf8', from, to));
+    from = to + 1;
+  }
+}
+
+function checksum(header: object, body: Iterable<Uint8Array>): string {
   const hash = createHash('sha256').update(`${JSON.stringify(header)}\n`);
   for (const chunk of body) hash.update(chunk);
   return hash.digest('hex');

@@ -3,6 +3,7 @@ import { LATE, OneFlight } from '../registry/one-flight.js';
 import { removeTemporaries, replaceFile } from '../system/atomic-file.js';
 import type { Ms, WallMs } from '../system/clock.js';
 import { makeFolderAsync } from '../system/folder.js';
+import { SnapshotBody } from './snapshot-body.js';
 import { encodeSnapshot, snapshotPaths } from './snapshot-format.js';
 
 /**
@@ -21,6 +22,8 @@ export interface SnapshotDelta {
   /** Services by name, as JSON text. */
   readonly put: readonly (readonly [name: string, json: string])[];
   readonly drop: readonly string[];
+  /** More of the same is to come: nothing is written before it is there. */
+  readonly more?: boolean;
 }
 
 export interface SnapshotWriterOptions {
@@ -39,11 +42,13 @@ const RETRY_CAP_MS: Ms = 60_000;
 const WRITE_DEADLINE_MS: Ms = 10_000;
 
 interface ZoneState {
-  readonly services: Map<string, string>;
+  readonly services: SnapshotBody;
   registry: string;
   wall: WallMs;
   meta: string;
   dirty: boolean;
+  /** A part of what changed is still to come. */
+  partial: boolean;
   /** Monotonic; not written before. */
   notBefore: Ms;
   failures: number;
@@ -67,18 +72,19 @@ export class SnapshotWriter {
     let zone = this.#zones.get(delta.zone);
     if (zone === undefined) {
       if (!delta.full) return;
-      const start = { notBefore: 0, failures: 0, problem: undefined, dirty: false, meta: 'null' };
-      zone = { services: new Map(), registry: delta.registry, wall: delta.wall, ...start };
+      const start = { notBefore: 0, failures: 0, problem: undefined, dirty: false, partial: false, meta: 'null' };
+      zone = { services: new SnapshotBody(), registry: delta.registry, wall: delta.wall, ...start };
       this.#zones.set(delta.zone, zone);
       void removeTemporaries(snapshotPaths(this.#options.folder, delta.zone).current);
     }
     if (delta.full) zone.services.clear();
-    for (const name of delta.drop) zone.services.delete(name);
-    for (const [name, json] of delta.put) zone.services.set(name, json);
+    for (const name of delta.drop) zone.services.drop(name);
+    for (const [name, json] of delta.put) zone.services.put(name, json);
     if (delta.meta !== undefined) zone.meta = delta.meta;
     zone.registry = delta.registry;
     zone.wall = delta.wall;
     zone.dirty = true;
+    zone.partial = delta.more === true;
     this.#schedule();
   }
 
@@ -111,13 +117,13 @@ export class SnapshotWriter {
   }
 
   #dirty(): boolean {
-    return [...this.#zones.values()].some((zone) => zone.dirty);
+    return [...this.#zones.values()].some(isDue);
   }
 
   #schedule(): void {
     if (this.#working !== undefined) return;
     clearTimeout(this.#timer);
-    const due = [...this.#zones.values()].filter((zone) => zone.dirty).map((zone) => zone.notBefore);
+    const due = [...this.#zones.values()].filter(isDue).map((zone) => zone.notBefore);
     if (due.length === 0) return;
     this.#timer = setTimeout(() => void this.#work(), Math.max(0, Math.min(...due) - performance.now()));
   }
@@ -133,7 +139,7 @@ export class SnapshotWriter {
 
   async #writeDue(): Promise<void> {
     for (const [name, zone] of [...this.#zones]) {
-      if (zone.dirty && zone.notBefore <= performance.now()) await this.#write(name, zone);
+      if (isDue(zone) && zone.notBefore <= performance.now()) await this.#write(name, zone);
     }
   }
 
@@ -142,14 +148,14 @@ export class SnapshotWriter {
     const { wall } = zone;
     zone.dirty = false;
     const about = { machine: machine ?? null, zone: name, registry: zone.registry, wall };
-    const chunks = encodeSnapshot(about, zone.meta, zone.services);
-    const bytes = chunks.reduce((sum, chunk) => sum + chunk.length, 0);
+    const lines = zone.services.freeze();
+    const { bytes } = lines;
     const { current, previous } = snapshotPaths(folder, name);
     let reason: string | undefined;
     try {
       const written = await this.#flight.run(async () => {
         await makeFolderAsync(folder, 0o700);
-        await replaceFile(current, chunks, { mode: 0o600, keepAs: previous });
+        await replaceFile(current, encodeSnapshot(about, zone.meta, lines), { mode: 0o600, keepAs: previous });
       }, WRITE_DEADLINE_MS);
       if (written === LATE) reason = `not written within ${WRITE_DEADLINE_MS / 1000} s`;
     } catch (error) {
@@ -163,4 +169,9 @@ export class SnapshotWriter {
     if ((reason === undefined) !== (zone.problem === undefined)) this.#options.onProblem(name, reason);
     zone.problem = reason;
   }
+}
+
+/** There is something to write, and it is complete. */
+function isDue({ dirty, partial }: ZoneState): boolean {
+  return dirty && !partial;
 }

@@ -15,7 +15,7 @@ import {
 import { basename, dirname, join } from 'node:path';
 import type { Ms, WallMs } from '../system/clock.js';
 import { makeFolder } from '../system/folder.js';
-import { type DecodedSnapshot, decodeSnapshot, snapshotPaths } from './snapshot-format.js';
+import { type DecodedSnapshot, decodeSnapshot, type SavedServices, snapshotPaths } from './snapshot-format.js';
 
 /** Of the snapshots that were set aside, so many are kept a zone. */
 const KEPT_ASIDE = 3;
@@ -29,7 +29,7 @@ export interface SnapshotExpectation {
 }
 
 export interface LoadedSnapshot {
-  readonly data: { readonly meta: unknown; readonly services: [name: string, data: unknown][] };
+  readonly data: { readonly meta: unknown; readonly services: SavedServices };
   /** When it was last in force. */
   readonly wall: WallMs;
   /** By the wall clock; 0 for one from the future. */

@@ -324,8 +324,16 @@ class Daemon {
     this.#counters.sum(this.#server);
   }
 
+  /** In pieces, as the others. */
   #save(): void {
-    for (const delta of this.#snapshots.deltas(this.#clock.now())) this.#sync.snapshot(delta);
+    if (this.#saveSome() && this.#stopping === undefined) setImmediate(() => this.#save());
+  }
+
+  /** Returns whether there is more. */
+  #saveSome(last = false): boolean {
+    const deltas = this.#snapshots.deltas(this.#clock.now(), last);
+    for (const delta of deltas) this.#sync.snapshot(delta);
+    return deltas.some(({ more }) => more);
   }
 
   /** Readers take a new handle once a turn, however often the table moved in it. */
@@ -396,7 +404,7 @@ class Daemon {
     clearTimeout(this.#wake);
     for (const end of this.#ends.splice(0)) void end();
     const served = this.#server.stop();
-    this.#save();
+    while (this.#saveSome(true));
     const written = await this.#sync.flush(FLUSH_MS);
     if (!written) this.#log.log('warn', 'snapshot-incomplete', {});
     // What is still being opened would stay open behind us.

@@ -43,10 +43,12 @@ export interface ResolverOptions {
 
 /** What changed in a zone since its snapshot was last taken. */
 export interface ZoneDelta {
-  /** JSON text, like the services'. */
-  readonly meta: string;
+  /** JSON text, like the services'; comes with the last part. */
+  readonly meta?: string;
   readonly put: readonly (readonly [name: string, json: string])[];
   readonly drop: readonly string[];
+  /** The next call has more of it. */
+  readonly more: boolean;
 }
 
 export class Resolver {
@@ -258,19 +260,27 @@ export class Resolver {
     return { meta: exportMeta(zone, now), services };
   }
 
-  /** What changed since the last call, for the snapshot's writer; `full`: everything. */
-  takeDelta(key: string, full: boolean, now: Instant): ZoneDelta {
+  /** What changed since the last call, for the snapshot's writer, about `most` rows of it at once; `full`: everything. */
+  takeDelta(key: string, full: boolean, most: number, now: Instant): ZoneDelta {
     const zone = this.#restoredZone(key, now);
+    if (full) for (const name of zone.known()) zone.unsaved.add(name);
+    let left = most;
     const put: [string, string][] = [];
     const drop: string[] = [];
-    for (const name of full ? zone.known() : zone.unsaved) {
+    for (const name of zone.unsaved) {
+      if (left <= 0) break;
+      zone.unsaved.delete(name);
+      left--;
       for (const [line, saved] of exportLines(zone, name, this.verdicts, now)) {
         if (saved === undefined) drop.push(line);
-        else put.push([line, JSON.stringify(saved)]);
+        else {
+          put.push([line, JSON.stringify(saved)]);
+          left -= saved.rows.length;
+        }
       }
     }
-    zone.unsaved.clear();
-    return { meta: JSON.stringify(exportMeta(zone, now)), put, drop };
+    const more = zone.unsaved.size > 0;
+    return { ...(more ? {} : { meta: JSON.stringify(exportMeta(zone, now)) }), put, drop, more };
   }
 
   /**

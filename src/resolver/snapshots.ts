@@ -15,6 +15,9 @@ const UNTRUSTED_WAIT_MS: Ms = 2_000;
 /** Between two deltas without a change: the wall time of the file is when it was last in force. */
 const IN_FORCE_MS: Ms = 60_000;
 
+/** A few milliseconds' worth. */
+const ROWS_AT_ONCE = 2_000;
+
 export function snapshotFolder(stateDir: string): string {
   return join(stateDir, 'snapshots');
 }
@@ -86,19 +89,22 @@ export class Snapshots {
     for (const zone of this.#resolver.zones) this.#full.add(zone.key);
   }
 
-  /** What goes to the writer now. A zone without data has nothing to be remembered. */
-  deltas(now: Instant): SnapshotDelta[] {
+  /**
+   * What goes to the writer now, of a large zone a part (`more`): call it again soon. A zone without data has nothing to
+   * be remembered, and one that is still being restored nothing new, but at the end (`last`).
+   */
+  deltas(now: Instant, last = false): SnapshotDelta[] {
     const deltas: SnapshotDelta[] = [];
     for (const zone of this.#resolver.zones) {
       const { key } = zone;
-      if (zone.source === 'none') continue;
+      if (zone.source === 'none' || (zone.restoring && !last)) continue;
       const full = this.#full.has(key) || !this.#sent.has(key);
       const due = now.boot - (this.#sent.get(key) ?? Number.NEGATIVE_INFINITY) >= IN_FORCE_MS;
       if (!full && !due && zone.unsaved.size === 0) continue;
       this.#full.delete(key);
       this.#sent.set(key, now.boot);
-      const { meta, put, drop } = this.#resolver.takeDelta(key, full, now);
-      deltas.push({ zone: key, registry: zoneIdentity(zone.config.registries), wall: now.wall, full, meta, put, drop });
+      const delta = this.#resolver.takeDelta(key, full, ROWS_AT_ONCE, now);
+      deltas.push({ zone: key, registry: zoneIdentity(zone.config.registries), wall: now.wall, full, ...delta });
     }
     return deltas;
   }
@@ -135,7 +141,7 @@ export class Snapshots {
 
   #use(key: string, snapshot: LoadedSnapshot, trusted: boolean, defer: boolean, now: Instant): void {
     const { meta, services } = snapshot.data;
-    const content = { meta, services: services.map(([, data]) => data) };
+    const content = { meta, services: dataOf(services) };
     const skipped = this.#resolver.restoreZone(key, content, trusted, now, defer);
     this.#log('info', 'snapshot-loaded', {
       zone: key,
@@ -146,4 +152,8 @@ export class Snapshots {
       ...(skipped > 0 ? { skipped } : {}),
     });
   }
+}
+
+function* dataOf(services: LoadedSnapshot['data']['services']): Generator<unknown> {
+  for (const line of services) yield line?.[1];
 }

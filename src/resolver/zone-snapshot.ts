@@ -13,7 +13,7 @@ const SEPARATOR = '\0';
 
 export interface SnapshotContent {
   readonly meta: unknown;
-  readonly services: readonly unknown[];
+  readonly services: Iterable<unknown>;
 }
 
 interface SavedStrength {
@@ -200,7 +200,7 @@ export function takeSnapshotIn(
   const seeds = new Map<CatalogRow, VerdictSeed>();
   const services = new Map<number, Service[]>();
   let skipped = 0;
-  for (const line of content.services as SavedService[]) {
+  for (const line of content.services as Iterable<SavedService>) {
     const service = takeServiceIn(line, seeds, now);
     const index = line?.registry ?? 0;
     const own = services.get(index);

@@ -236,6 +236,11 @@ export class Zone {
     return this.#restore.pending;
   }
 
+  /** A restore left something for later. */
+  get restoring(): boolean {
+    return this.#restore.pending;
+  }
+
   /** Does a part of what a restore left for later, about `count` of it. Returns whether there is more. */
   putDeferred(count: number, now: Instant): boolean {
     if (!this.names.deferred) return this.finishRestore(count, now);
