@@ -3,6 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import type { ConsulRegistryConfig, LimitsConfig } from '../src/config/types.js';
 import { ConsulRegistry, type ConsulRegistryOptions } from '../src/registry/consul.js';
+import { AllChecks } from '../src/registry/consul-all-checks.js';
+import { CheckTable } from '../src/registry/consul-check-table.js';
+import { groupKey } from '../src/registry/consul-checks.js';
 import { ConsulMirror } from '../src/registry/consul-mirror.js';
 import { ReadPlan } from '../src/registry/consul-reads.js';
 import { Notes } from '../src/registry/notes.js';
@@ -101,7 +104,7 @@ async function until(what: string, holds: () => boolean): Promise<void> {
 t.test('a catalog is mirrored with 50 requests under way and 50 begun a second at most', async (t) => {
   const fake = await fakeConsul(t);
   fake.serviceDelay = 1500;
-  for (let i = 0; i < 90; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`));
+  for (let i = 0; i < 90; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i}` }));
   const list = await poll(registryOf(t, fake));
   t.equal(Object.keys(addresses(list)).length, 90);
   t.ok(fake.mostInFlight <= 50, `${fake.mostInFlight} under way`);
@@ -109,31 +112,183 @@ t.test('a catalog is mirrored with 50 requests under way and 50 begun a second a
   t.equal(fake.count(/^health\/service/), 90, 'each service is read once');
 });
 
+t.test('where there are fewer nodes than services, a catalog is mirrored by its nodes', async (t) => {
+  const fake = await fakeConsul(t);
+  for (let i = 0; i < 90; i++) {
+    for (const node of ['n1', 'N2', 'n3']) {
+      const more = { node, status: i === 7 ? 'critical' : 'passing', meta: { 'holdfast-priority': '3' } };
+      fake.set(`s${i}`, instance(`i${i}-${node}`, `10.0.${node.slice(1)}.${i + 1}`, more));
+    }
+  }
+  fake.set('elsewhere', { id: 'e', node: 'n4', address: '10.0.4.1' });
+  const list = await poll(registryOf(t, fake));
+  t.equal(Object.keys(addresses(list)).length, 91);
+  t.same(addresses(list).s8, ['10.0.1.9', '10.0.2.9', '10.0.3.9']);
+  t.match(list, {
+    removalsBelievable: true,
+    services: { 7: { name: 's7', rows: [{ state: 'critical', priority: 3 }] } },
+  });
+  t.equal(fake.count(/^catalog\/node-services/), 4);
+  t.equal(fake.count(/^health\/service/), 0);
+  const old = await fakeConsul(t);
+  for (let i = 0; i < 90; i++) old.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i % 2}` }));
+  old.faults = { status: { path: /node-services/, status: 405 } };
+  t.equal(Object.keys(addresses(await poll(registryOf(t, old)))).length, 90, 'by services where nodes cannot be read');
+});
+
 t.test('a change of a check needs no read, one that leaves no trace is looked for', async (t) => {
   const fake = await fakeConsul(t);
-  for (let i = 0; i < 5; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`));
+  for (let i = 0; i < 5; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i}` }));
   const { rows, reports } = following(t, registryOf(t, fake));
   await until('the list', () => rows.size === 5);
-  await until('the watches', () => fake.count(/index=/) >= 3);
-  const reads = fake.count(/^health\/service/);
-  fake.set('s1', instance('i1', '10.0.0.2', { status: 'critical' }));
+  await until('the watches', () => fake.count(/index=/) >= 4);
+  const reads = (): number => fake.count(/^health\/service|node-services|state\/any/);
+  const before = reads();
+  fake.set('s1', instance('i1', '10.0.0.2', { node: 'n1', status: 'critical' }));
   await until('the check', () => rows.get('s1')?.[0]?.state === 'critical');
-  t.equal(fake.count(/^health\/service/), reads);
-  fake.set('s2', instance('i2', '10.0.0.3', { port: 8080 }));
+  t.equal(reads(), before);
+  fake.set('s2', instance('i2', '10.0.0.3', { node: 'n2', port: 8080 }));
   await until('the port', () => rows.get('s2')?.[0]?.port === 8080);
   fake.set('s2', instance('other', '10.0.0.30'));
   await until('another instance', () => rows.get('s2')?.length === 2);
-  fake.setNode('n2', '10.7.0.1');
-  fake.set('s3', { id: 'plain', node: 'n2' });
+  fake.setNode('n7', '10.7.0.1');
+  fake.set('s3', { id: 'plain', node: 'n7' });
   await until('the address of a node', () => rows.get('s3')?.some(({ address }) => address === '10.7.0.1') === true);
-  fake.setNode('n2', '10.7.0.2');
+  fake.setNode('n7', '10.7.0.2');
   await until('another address', () => rows.get('s3')?.some(({ address }) => address === '10.7.0.2') === true);
   fake.remove('s3', 'plain');
   await until('one that went without a check', () => rows.get('s3')?.length === 1);
+  fake.remove('s2', 'other');
+  await until('one that went with its check', () => rows.get('s2')?.length === 1);
   fake.remove('s4', 'i4');
   await until('a service that went', () => !rows.has('s4'));
   t.notOk(reports.some(({ kind }) => kind === 'unreachable' || kind === 'unbelievable'));
 });
+
+t.test('what leaves no trace is looked for on all nodes, where they are fewer', async (t) => {
+  const fake = await fakeConsul(t);
+  for (let i = 0; i < 30; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i % 3}` }));
+  const { rows } = following(t, registryOf(t, fake));
+  await until('the list', () => rows.size === 30);
+  await until('the watches', () => fake.count(/index=/) >= 4);
+  const reads = fake.count(/node-services/);
+  fake.set('s20', instance('i20', '10.0.0.21', { node: 'n2', port: 8080 }));
+  await until('the port', () => rows.get('s20')?.[0]?.port === 8080);
+  fake.set('s21', { id: 'plain', node: 'n0', address: '10.9.9.9' });
+  await until('one that came without a check', () => rows.get('s21')?.length === 2);
+  fake.remove('s21', 'plain');
+  await until('one that went without a check', () => rows.get('s21')?.length === 1);
+  t.equal(fake.count(/^health\/service/), 0);
+  t.ok(fake.count(/node-services/) - reads <= 9);
+});
+
+t.test('what leaves the list of critical checks is not answered before it is known to pass', async (t) => {
+  const fake = await fakeConsul(t);
+  const critical = { status: 'critical' };
+  for (let i = 0; i < 60; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i}`, ...critical }));
+  for (let i = 0; i < 60; i++) fake.set(`s${i}`, instance(`j${i}`, `10.0.1.${i + 1}`, { node: `n${i}` }));
+  const registry = registryOf(t, fake);
+  const { rows, reports } = following(t, registry);
+  await until('the list', () => rows.size === 60);
+  await until('the watches', () => fake.count(/index=/) >= 4);
+  const states = (name: string): string =>
+    rows
+      .get(name)
+      ?.map(({ id, state }) => `${id} ${state}`)
+      .join() ?? '';
+  t.equal(states('s1'), 'i1 critical,j1 passing');
+  const lists = fake.count(/state\/any/);
+  fake.set('s1', instance('i1', '10.0.0.2', { node: 'n1' }));
+  await until('it passes', () => states('s1') === 'i1 passing,j1 passing');
+  fake.set('s1', instance('i1', '10.0.0.2', { node: 'n1', status: 'warning' }));
+  await until('it warns', () => states('s1') === 'i1 warning,j1 passing');
+  t.equal(fake.count(/state\/any/), lists, 'few are looked at by their services');
+  fake.remove('s2', 'i2');
+  await until('it goes', () => states('s2') === 'j2 passing');
+  t.notOk(
+    reports.some(
+      (report) => 'services' in report && /"i2".{0,300}"passing"}.*"j2"/.test(JSON.stringify(report.services)),
+    ),
+    'it was never one that passes',
+  );
+  for (let i = 10; i < 60; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i}` }));
+  const reads = fake.count(/^health\/service/);
+  await until(
+    'all pass',
+    () => states('s59') === 'i59 passing,j59 passing' && states('s10') === 'i10 passing,j10 passing',
+  );
+  t.ok(fake.count(/^health\/service/) - reads < 50, 'many are told by the list of all');
+});
+
+t.test('a check of a node counts for all that is on it, and comes and goes with it', async (t) => {
+  const fake = await fakeConsul(t);
+  for (const node of ['n1', 'n2']) fake.set('web', instance(`on-${node}`, `10.0.0.${node.slice(1)}`, { node }));
+  const { rows } = following(t, registryOf(t, fake));
+  const states = (): string | undefined =>
+    rows
+      .get('web')
+      ?.map(({ state }) => state)
+      .join();
+  await until('the list', () => states() === 'passing,passing');
+  await until('the watches', () => fake.count(/index=/) >= 4);
+  fake.setNodeCheck('n2', 'critical');
+  await until('it is critical', () => states() === 'passing,critical');
+  fake.setNodeCheck('n2', 'passing');
+  await until('it passes', () => states() === 'passing,passing');
+  fake.setNodeCheck('n2', 'critical');
+  await until('it is critical again', () => states() === 'passing,critical');
+  fake.setNodeCheck('n2', undefined);
+  await until('it is gone', () => states() === 'passing,passing');
+});
+
+t.test('R3: what is asked most is watched by itself, and shows what leaves no trace', async (t) => {
+  const fake = await fakeConsul(t);
+  for (let i = 0; i < 30; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i}` }));
+  const registry = registryOf(t, fake);
+  const { rows } = following(t, registry);
+  await until('the list', () => rows.size === 30);
+  registry.mostAsked(['s5', 'never-was', ...Array.from({ length: 20 }, (_, i) => `s${10 + i}`)]);
+  const watched = (): number => fake.count(/^health\/service\/s\d+\?.*index=/);
+  await until('the watches', () => watched() >= 16);
+  const reads = fake.count(/^health\/service\/[^?]*\?(?!.*index)/);
+  fake.set('s5', instance('i5', '10.0.0.6', { node: 'n5', port: 8080 }));
+  await until('the port', () => rows.get('s5')?.[0]?.port === 8080);
+  t.equal(fake.count(/^health\/service\/[^?]*\?(?!.*index)/), reads, 'nothing was looked for');
+  t.equal(new Set(fake.requests.flatMap(({ path }) => /service\/(s\d+)\?.*index=/.exec(path)?.[1] ?? [])).size, 16);
+  registry.mostAsked(['s6']);
+  await until('another one', () => fake.count(/^health\/service\/s6\?.*index=/) > 0);
+  await until('the others are not watched any more', () => fake.inFlight <= 6);
+});
+
+t.test(
+  'R2: an index that moves for checks that pass is no sign of a broken watch, a watch that is mute is',
+  async (t) => {
+    const fake = await fakeConsul(t);
+    fake.set('web', instance('a', '10.0.0.1', { status: 'critical' }));
+    const registry = registryOf(t, fake, { softTtl: 1000 });
+    await poll(registry);
+    const watch = new AbortController();
+    t.teardown(() => watch.abort());
+    void registry.follow(watch.signal, () => undefined);
+    await until('the watches', () => fake.count(/index=/) >= 4);
+    for (let i = 0; i < 3; i++) {
+      fake.touchChecks();
+      t.match(await registry.present(NEVER), { kind: 'same' });
+    }
+    watch.abort();
+    fake.faults = { mute: /critical/ };
+    const { reports } = following(t, registry);
+    await until('the list', () => reports.length > 0);
+    await sleep(300);
+    fake.set('web', instance('b', '10.0.0.2', { status: 'critical' }));
+    fake.set('web', instance('a', '10.0.0.1'));
+    await until('it is listed again', () => {
+      return reports.some(
+        (report) => 'services' in report && /"a".{0,200}"passing"/.test(JSON.stringify(report.services)),
+      );
+    });
+  },
+);
 
 t.test('R6: what a token does not see any more stands, what it sees goes', async (t) => {
   const fake = await fakeConsul(t);
@@ -156,7 +311,7 @@ t.test('R6: that a token sees less is told by the watch, too', async (t) => {
   for (const name of ['mine', 'yours']) fake.set(name, instance(name, '10.0.0.1'));
   const { rows, reports } = following(t, registryOf(t, fake));
   await until('the list', () => rows.size === 2);
-  await until('the watches', () => fake.count(/index=/) >= 3);
+  await until('the watches', () => fake.count(/index=/) >= 4);
   fake.faults = { hidden: (name) => name === 'yours' };
   fake.set('mine', instance('second', '10.0.0.2'));
   await until('the change', () => rows.get('mine')?.length === 2);
@@ -199,7 +354,7 @@ t.test('what was being read when the watch broke is read again', async (t) => {
   fake.serviceDelay = 400;
   const watch = new AbortController();
   const following = registry.follow(watch.signal, () => undefined);
-  await until('the watches', () => fake.count(/index=/) >= 3);
+  await until('the watches', () => fake.count(/index=/) >= 4);
   const reads = fake.count(/^health\/service/);
   fake.set('a', instance('a', '10.0.0.1', { tags: ['new'] }));
   await until('the read', () => fake.count(/^health\/service/) > reads);
@@ -243,11 +398,12 @@ t.test('what is hidden is asked for once, not with every change of others', asyn
 t.test('the instances of a node that left go with it', async (t) => {
   const mirror = new ConsulMirror(POLICY, 'dc1');
   const node = { Node: 'n1', Address: '10.9.0.1', ModifyIndex: 1 };
-  mirror.takeServices({ body: { web: [] }, filtered: false });
-  mirror.takeNodes({ body: [node], filtered: false }, 1);
-  mirror.takeService('web', { body: [{ Node: node, Service: { ID: 'a', Port: 80 } }], filtered: false });
-  t.same([...mirror.takeNodes({ body: [], filtered: true }, 2)!.changed], [], 'hidden');
-  t.same([...mirror.takeNodes({ body: [], filtered: false }, 3)!.changed], ['web'], 'gone');
+  const answer = (body: unknown, index: number, filtered = false) => ({ body, index, filtered });
+  mirror.takeServices(answer({ web: [] }, 1));
+  mirror.takeNodes(answer([node], 1));
+  mirror.takeService('web', answer([{ Node: node, Service: { ID: 'a', Port: 80 } }], 1));
+  t.same([...mirror.takeNodes(answer([], 2, true))!.changed], [], 'hidden');
+  t.same([...mirror.takeNodes(answer([], 3))!.changed], ['web'], 'gone');
 });
 
 t.test('R7: a store that begins again has an index that went back, or another trust domain', async (t) => {
@@ -337,7 +493,6 @@ t.test('a service beyond a limit makes the report one that is not believed, and 
 });
 
 t.test('rows say what Consul says of an instance', async (t) => {
-  const mirror = new ConsulMirror(POLICY, 'dc1');
   const service = (id: string, more: object = {}) => ({
     ID: id,
     Service: 'web',
@@ -356,13 +511,12 @@ t.test('rows say what Consul says of an instance', async (t) => {
     ...more,
   });
   const read = (instances: object[], checks: object[] = []) => {
-    mirror.takeServices({ body: { web: [] }, filtered: false });
-    mirror.takeNodes({ body: [node('n1')], filtered: false }, 1);
-    mirror.takeChecks({ body: checks, filtered: false }, 2);
-    mirror.takeService('web', {
-      body: instances.map((Service) => ({ Node: node('n1'), Service, Checks: [] })),
-      filtered: false,
-    });
+    const mirror = new ConsulMirror(POLICY, 'dc1');
+    const answer = (body: unknown) => ({ body, index: 2, filtered: false });
+    mirror.takeServices(answer({ web: [] }));
+    mirror.takeNodes(answer([node('n1')]));
+    mirror.takeService('web', answer(instances.map((Service) => ({ Node: node('n1'), Service, Checks: checks }))));
+    mirror.takeChecks(answer(checks));
     const notes = new Notes();
     const contents = mirror.contents('web', notes)!;
     return { ...contents, notes: notes.list('') };
@@ -421,17 +575,33 @@ t.test('rows say what Consul says of an instance', async (t) => {
 
 t.test('what an index that moved means is looked for where nothing explains it', async (t) => {
   const plan = new ReadPlan();
+  const names = (...list: string[]) => new Map(list.map((name) => [name, true]));
   plan.moved(10n, true);
   plan.want(['a', 'b', 'c']);
-  for (const name of plan.wanted) plan.done(name, plan.begin(name), { newest: 9n, lost: false, index: 10n });
-  t.same([plan.unexplained, plan.unverified(['a', 'b', 'c'])], [false, []]);
+  for (const name of plan.wanted) {
+    plan.verified('service', name, plan.begin(name));
+    plan.found({ newest: 9n, lost: false, index: 10n });
+  }
+  t.same([plan.unexplained, plan.unverified('service', names('a', 'b', 'c'), 9)], [false, []]);
   plan.moved(12n, false);
   t.equal(plan.unexplained, true);
-  t.same(plan.unverified(['a', 'b', 'c']), ['a', 'b', 'c']);
-  plan.done('b', plan.begin('b'), { newest: 12n, lost: false, index: 12n });
-  t.same([plan.unexplained, plan.unverified(['a', 'b', 'c'])], [false, ['a', 'c']], 'one change may hide another');
+  t.equal(plan.traceless, false, 'the checks may tell');
+  plan.compared(11n);
+  t.equal(plan.traceless, false, 'not those that were asked for before it moved');
+  plan.compared(12n);
+  t.equal(plan.traceless, true);
+  t.same(plan.unverified('service', names('a', 'b', 'c'), 9), ['a', 'b', 'c']);
+  t.same(plan.unverified('service', names('a', 'b', 'c'), 2), ['a', 'b']);
+  plan.verified('service', 'b', plan.begin('b'));
+  plan.found({ newest: 12n, lost: false, index: 12n });
+  t.equal(plan.unexplained, false);
+  t.same(plan.unverified('service', names('a', 'b', 'c'), 9), ['a', 'c'], 'one change may hide another');
+  t.same(plan.unverified('service', names('new', 'a', 'b'), 9), ['new', 'a'], 'those of which nothing is known first');
+  t.same(plan.unverified('node', names('n1', 'n2'), 9), ['n1', 'n2']);
+  plan.verified('node', 'n1', plan.index);
+  t.same(plan.unverified('node', names('n1', 'n2'), 9), ['n2']);
   plan.moved(13n, false);
-  plan.done('a', plan.begin('a'), { newest: 9n, lost: true, index: 13n });
+  plan.found({ newest: 9n, lost: true, index: 13n });
   t.equal(plan.unexplained, false, 'an instance that went leaves no index of its own');
 });
 
@@ -469,6 +639,75 @@ t.test('a gate lets requests through in their order, so many at once and so many
   await settle();
   t.same(begun, ['a', 'b', 'c', 'd', 'e']);
 });
+
+t.test('what is urgent is let through first, and has room when much is under way', async (t) => {
+  const gate = new RequestGate({ inFlight: 3, reserved: 1, burst: 100, gap: 100 }, () => () => undefined);
+  const begun: string[] = [];
+  const ends = new Map<string, () => void>();
+  const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  const run = (name: string, urgent: boolean): void => {
+    void gate.run(() => {
+      begun.push(name);
+      return new Promise<void>((resolve) => ends.set(name, resolve));
+    }, urgent);
+  };
+  for (const name of ['a', 'b', 'c', 'd']) run(name, false);
+  await settle();
+  t.same(begun, ['a', 'b']);
+  run('now', true);
+  run('soon', true);
+  await settle();
+  t.same(begun, ['a', 'b', 'now']);
+  ends.get('a')!();
+  await settle();
+  t.same(begun, ['a', 'b', 'now', 'soon']);
+  for (const name of ['b', 'now']) ends.get(name)!();
+  await settle();
+  t.same(begun, ['a', 'b', 'now', 'soon', 'c']);
+});
+
+t.test('an older word of a check never takes the place of a newer one', async (t) => {
+  const table = new CheckTable();
+  const check = (id: string, Status: string, ModifyIndex: number) => {
+    return { Node: 'n1', CheckID: id, Status, ServiceID: 'a', ServiceName: 'web', ModifyIndex };
+  };
+  const key = groupKey('n1', 'a');
+  table.takeAll([check('x', 'passing', 5), check('y', 'passing', 6)], 6, false);
+  t.equal(table.state('N1', 'a'), 'passing');
+  t.match(table.takeBad('critical', [check('x', 'critical', 8)], 8), { changed: [{ id: 'x' }], left: [] });
+  table.takeAll([check('x', 'passing', 5)], 7, false);
+  t.equal(table.state('n1', 'a'), 'critical', 'a list from before');
+  t.match(table.takeBad('critical', [], 9), { left: [{ id: 'x' }] });
+  t.equal(table.state('n1', 'a'), 'critical', 'until it is known');
+  t.match(table.takeBad('critical', [], 10), { left: [] }, 'told once');
+  t.equal(table.agrees('critical', []), true);
+  table.takeGroups([key], [check('x', 'critical', 8)], 8);
+  t.equal(table.doubted().length, 1, 'a server that lags does not know');
+  table.takeAll([check('x', 'critical', 8)], 9, false);
+  t.equal(table.doubted().length, 0, 'it is there after all');
+  t.equal(table.agrees('critical', []), false);
+  t.equal(table.agrees('critical', [check('x', 'critical', 8)]), true);
+  t.equal(table.agrees('critical', [check('x', 'critical', 11)]), false);
+  t.equal(table.agrees('critical', [{}]), undefined);
+  table.takeBad('critical', [], 12);
+  t.match(table.takeGroups([key], [check('x', 'passing', 12)], 12), { changed: [{ state: 'passing' }] });
+  table.takeBad('warning', [check('x', 'warning', 13)], 13);
+  t.match(table.takeGroups([key], [], 14), { gone: [{ id: 'x' }] });
+  t.equal(table.takeBad('warning', [], 15)?.left.length, 0);
+  t.equal(table.takeAll([{ Node: 7 }], 16, false), undefined);
+});
+
+t.test(
+  'the list of all checks is read when it may tell something, and never for more than a fifth of the time',
+  async (t) => {
+    const all = new AllChecks();
+    all.took(10n, 1000, 1200);
+    t.equal(all.due(10n, Number.POSITIVE_INFINITY), Number.POSITIVE_INFINITY);
+    t.equal(all.due(11n, Number.POSITIVE_INFINITY), 301_200);
+    t.equal(all.due(11n, 5000), 5000);
+    t.equal(all.due(10n, 1300), 2200);
+  },
+);
 
 t.test('R6, R7: of several numbers none may go back, and what is believed in the end is another lineage', async (t) => {
   const memory = new RevisionMemory();

@@ -33,6 +33,8 @@ export interface FakeFaults {
   readonly noPathTo?: string;
   /** A body in place of the true one. */
   readonly body?: { readonly path: RegExp; readonly body: string };
+  /** Questions that wait get no answer, where the path matches. */
+  readonly mute?: RegExp;
   /** Services that the token does not see. */
   readonly hidden?: (service: string) => boolean;
 }
@@ -43,9 +45,14 @@ export class FakeConsul {
   readonly #services = new Map<string, Map<string, Stored>>();
   readonly #serviceIndexes = new Map<string, number>();
   readonly #nodes = new Map<string, { readonly address: string; readonly index: number }>();
+  readonly #nodeChecks = new Map<string, { readonly status: string; readonly index: number }>();
   readonly #waiting = new Set<() => void>();
+  /** Checks by service, as text: the list of all is put together from them. */
+  readonly #texts = new Map<string, string>();
   readonly #cache = new Map<string, { readonly index: number; readonly body: string }>();
   #indexes = { services: 10, checks: 10, nodes: 10 };
+  /** When the list of checks in a state last became another. */
+  #stateIndexes: Record<string, number> = {};
   #index = 10;
   faults: FakeFaults = {};
   /** Each request: its path with the query, and when it came. */
@@ -110,9 +117,8 @@ export class FakeConsul {
       checkIndex: sameCheck && known !== undefined ? known.checkIndex : index,
     });
     if (!sameInstance) this.#indexes.services = index;
-    if (!sameCheck) this.#indexes.checks = index;
-    this.#serviceIndexes.set(service, index);
-    this.#wake();
+    if (!sameCheck) this.#checkChanged(known?.status, instance.status);
+    this.#changed(service, index);
   }
 
   remove(service: string, id: string): void {
@@ -123,9 +129,8 @@ export class FakeConsul {
     instances.delete(id);
     if (instances.size === 0) this.#services.delete(service);
     this.#indexes.services = index;
-    if (known.status !== undefined) this.#indexes.checks = index;
-    this.#serviceIndexes.set(service, index);
-    this.#wake();
+    if (known.status !== undefined) this.#checkChanged(known.status, undefined);
+    this.#changed(service, index);
   }
 
   /** Another store, whose index begins again. */
@@ -135,6 +140,35 @@ export class FakeConsul {
     this.#serviceIndexes.clear();
     this.#index = index;
     this.#indexes = { services: index, checks: index, nodes: index };
+    this.#stateIndexes = { critical: index, warning: index };
+    this.#texts.clear();
+    this.#wake();
+  }
+
+  /** A check of the node itself; without a status it is there no more. */
+  setNodeCheck(node: string, status: string | undefined): void {
+    const index = ++this.#index;
+    const before = this.#nodeChecks.get(node)?.status;
+    if (status === undefined) this.#nodeChecks.delete(node);
+    else this.#nodeChecks.set(node, { status, index });
+    this.#checkChanged(before, status);
+    this.#wake();
+  }
+
+  /** As when a check that passes says so in other words. */
+  touchChecks(): void {
+    this.#indexes.checks = ++this.#index;
+    this.#wake();
+  }
+
+  #checkChanged(...states: readonly (string | undefined)[]): void {
+    this.#indexes.checks = this.#index;
+    for (const state of states) if (state !== undefined) this.#stateIndexes[state] = this.#index;
+  }
+
+  #changed(service: string, index: number): void {
+    this.#serviceIndexes.set(service, index);
+    this.#texts.delete(service);
     this.#wake();
   }
 
@@ -167,7 +201,8 @@ export class FakeConsul {
     res.once('close', () => this.inFlight--);
     res.on('error', () => undefined);
     const after = url.searchParams.get('index');
-    if (after !== null)
+    if (after !== null && this.faults.mute?.test(path)) await once(res, 'close');
+    else if (after !== null)
       await this.#change(path, Number(after), Number.parseInt(url.searchParams.get('wait') ?? '0', 10), res);
     else if (path.startsWith('health/service/') && this.serviceDelay > 0) {
       await new Promise((resolve) => setTimeout(resolve, this.serviceDelay));
@@ -183,8 +218,13 @@ export class FakeConsul {
         this.#waiting.delete(look);
         resolve();
       };
+      // As in Consul: what is newer is answered at once; later, what is in the list has to be another.
+      const first = this.#indexOf(path);
+      const state = /^health\/state\/(?:critical|warning)$/.exec(path)?.[0]?.slice('health/state/'.length);
       const look = (): void => {
-        if (this.#indexOf(path) !== index) end();
+        if (first !== index || state === undefined) {
+          if (this.#indexOf(path) !== index) end();
+        } else if ((this.#stateIndexes[state] ?? 0) > index || this.#indexes.checks < index) end();
       };
       const timer = setTimeout(end, wait);
       this.#waiting.add(look);
@@ -200,6 +240,7 @@ export class FakeConsul {
     if (path.startsWith('health/service/')) {
       return this.#serviceIndexes.get(decodeURIComponent(path.slice('health/service/'.length))) ?? this.#index;
     }
+    if (path.startsWith('catalog/node-services/')) return Math.max(this.#indexes.services, this.#indexes.nodes);
     return 10;
   }
 
@@ -233,6 +274,10 @@ export class FakeConsul {
     if (path === 'health/state/none') return '[]';
     if (path.startsWith('health/service/'))
       return this.#service(decodeURIComponent(path.slice('health/service/'.length)));
+    if (path.startsWith('catalog/node-services/'))
+      return this.#nodeServices(decodeURIComponent(path.slice('catalog/node-services/'.length)));
+    if (path !== 'health/state/any' && path.startsWith('health/state/'))
+      return this.#checksIn(path.slice('health/state/'.length));
     const index = this.#indexOf(path);
     const known = this.#cache.get(path);
     if (known?.index === index && this.faults.hidden === undefined) return known.body;
@@ -262,12 +307,39 @@ export class FakeConsul {
 
   #checks(): string {
     const { hidden } = this.faults;
+    const texts: string[] = [];
+    for (const [service, instances] of this.#services) {
+      if (hidden?.(service) === true) continue;
+      let text = this.#texts.get(service);
+      if (text === undefined) {
+        const checks = [...instances.values()].flatMap((instance) => this.#checksOf(service, instance));
+        text = checks.map((check) => JSON.stringify(check)).join();
+        this.#texts.set(service, text);
+      }
+      if (text !== '') texts.push(text);
+    }
+    for (const node of this.#nodeChecks.keys()) texts.push(...this.#ofNode(node).map((check) => JSON.stringify(check)));
+    return `[${texts.join()}]`;
+  }
+
+  #checksIn(state: string): string {
+    const { hidden } = this.faults;
     const checks: object[] = [];
     for (const [service, instances] of this.#services) {
       if (hidden?.(service) === true) continue;
-      for (const instance of instances.values()) checks.push(...this.#checksOf(service, instance));
+      for (const instance of instances.values()) {
+        if (instance.status === state) checks.push(...this.#checksOf(service, instance));
+      }
     }
+    for (const [node, { status }] of this.#nodeChecks) if (status === state) checks.push(...this.#ofNode(node));
     return JSON.stringify(checks);
+  }
+
+  #ofNode(node: string): object[] {
+    const check = this.#nodeChecks.get(node);
+    if (check === undefined) return [];
+    const { status, index } = check;
+    return [{ Node: node, CheckID: 'serfHealth', Status: status, ServiceID: '', ServiceName: '', ModifyIndex: index }];
   }
 
   #checksOf(service: string, { id, node, status, checkIndex }: Stored): object[] {
@@ -280,18 +352,34 @@ export class FakeConsul {
     if (this.faults.hidden?.(name) === true) return '[]';
     const entries = [...(this.#services.get(name)?.values() ?? [])].map((instance) => ({
       Node: this.#node(instance.node),
-      Service: {
-        ID: instance.id,
-        Service: name,
-        Address: instance.address ?? '',
-        Port: instance.port ?? 80,
-        Tags: instance.tags ?? [],
-        Meta: instance.meta ?? {},
-        Weights: instance.weights ?? { Passing: 1, Warning: 1 },
-        ModifyIndex: instance.index,
-      },
-      Checks: this.#checksOf(name, instance),
+      Service: this.#instance(name, instance),
+      Checks: [...this.#ofNode(instance.node), ...this.#checksOf(name, instance)],
     }));
     return JSON.stringify(entries);
+  }
+
+  #nodeServices(node: string): string {
+    if (!this.#nodes.has(node)) return '{"Node":null,"Services":null}';
+    const services: object[] = [];
+    for (const [name, instances] of this.#services) {
+      if (this.faults.hidden?.(name) === true) continue;
+      for (const instance of instances.values()) {
+        if (instance.node === node) services.push(this.#instance(name, instance));
+      }
+    }
+    return JSON.stringify({ Node: this.#node(node), Services: services });
+  }
+
+  #instance(name: string, instance: Stored): object {
+    return {
+      ID: instance.id,
+      Service: name,
+      Address: instance.address ?? '',
+      Port: instance.port ?? 80,
+      Tags: instance.tags ?? [],
+      Meta: instance.meta ?? {},
+      Weights: instance.weights ?? { Passing: 1, Warning: 1 },
+      ModifyIndex: instance.index,
+    };
   }
 }

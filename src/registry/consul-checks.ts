@@ -2,7 +2,7 @@
 import type { ListedCheck, RowState } from './registry.js';
 import { isPort } from './rows.js';
 
-/** A check as `health/state/any` and `health/service` give it. */
+/** A check as `health/state` and `health/service` give it. */
 export interface ConsulCheck {
   readonly Node?: unknown;
   readonly CheckID?: unknown;
@@ -62,7 +62,8 @@ export function groupChecks(checks: unknown): Map<string, CheckGroup> | undefine
   return groups;
 }
 
-interface WholeCheck extends ConsulCheck {
+/** One that has what is needed of it. */
+export interface WholeCheck extends ConsulCheck {
   readonly Node: string;
   readonly CheckID: string;
   readonly Status: string;
@@ -71,7 +72,7 @@ interface WholeCheck extends ConsulCheck {
   readonly ModifyIndex?: number;
 }
 
-function isCheck(check: ConsulCheck | null): check is WholeCheck {
+export function isCheck(check: ConsulCheck | null): check is WholeCheck {
   if (check === null) return false;
   if (typeof check.Node !== 'string' || typeof check.CheckID !== 'string' || typeof check.Status !== 'string') {
     return false;
@@ -82,7 +83,7 @@ function isCheck(check: ConsulCheck | null): check is WholeCheck {
   return ModifyIndex === undefined || typeof ModifyIndex === 'number';
 }
 
-function stateOf(id: string, status: string): RowState {
+export function stateOf(id: string, status: string): RowState {
   if (status === 'critical') return MAINTENANCE.test(id) ? 'draining' : 'critical';
   return status === 'warning' ? 'warning' : 'passing';
 }
@@ -91,7 +92,7 @@ function stateOf(id: string, status: string): RowState {
  * What a check of Consul tests, as far as it says (R18): agents tell the type alone, and a definition of HTTP without
  * a path is none. The host is never taken.
  */
-function testOf({ Type, Definition }: ConsulCheck): ListedCheck | undefined {
+export function testOf({ Type, Definition }: ConsulCheck): ListedCheck | undefined {
   if (Definition === undefined && Type !== 'tcp' && Type !== 'grpc') return undefined;
   const { HTTP, TCP, GRPC, GRPCUseTLS, TCPUseTLS, TLSServerName } = (Definition ?? {}) as Record<string, unknown>;
   if (typeof HTTP === 'string' && URL.canParse(HTTP)) {

@@ -1,35 +1,31 @@
-/** One datacenter of Consul: three lists that are read and then watched, and reads of what changed in them. */
+/**
+ * One datacenter of Consul. Watched are the lists of services, of nodes, and of the checks in a bad state, which are
+ * short; read are the services that something happened to. The list of all checks is long: it is read at the start, and
+ * then where it may tell what the others do not.
+ */
 import type { Ms } from '../system/clock.js';
-import type { ConsulClient, ConsulReply } from './consul-client.js';
-import type { Answer, ConsulMirror, Findings } from './consul-mirror.js';
-import { ReadPlan, type ServiceRead } from './consul-reads.js';
-import { sleep, watchList } from './consul-watch.js';
+import { AllChecks } from './consul-all-checks.js';
+import { BAD_STATUSES, type BadStatus } from './consul-check-table.js';
+import type { ConsulReply } from './consul-client.js';
+import { HotWatches } from './consul-hot.js';
+import { type ListReply, type ListSource, lagOf, readList } from './consul-list.js';
+import { answerOf, type ConsulMirror, type Findings } from './consul-mirror.js';
+import { ConsulReader } from './consul-reader.js';
+import { sleep, type Take, watchList } from './consul-watch.js';
 import { isFailure } from './http-failure.js';
-import type { RequestGate } from './request-gate.js';
 import type { Failure, Presence } from './sync.js';
 
-export interface DatacenterOptions {
-  /** Undefined: the agent's own. */
-  readonly dc: string | undefined;
-  readonly client: ConsulClient;
-  readonly gate: RequestGate;
-  /** Any server may answer, R6 apart. */
-  readonly stale: boolean;
-  readonly maxLag: Ms;
+export interface DatacenterOptions extends ListSource {
   readonly newMirror: () => ConsulMirror;
+  /** So many services, at most, are watched each by itself. */
+  readonly hotWatches: number;
 }
 
-const LIST_MS: Ms = 10_000;
-const SERVICE_MS: Ms = 5_000;
-/** Reads of services under way at once; the watches and liveness reads come to them. */
-const READERS = 40;
-/** As many services are looked through before a list is reported; what is left, while it is watched. */
-const LOOKED_THROUGH = 200;
-/** A service a time is looked at, when what changed seems to be known. */
-const LEISURE_MS: Ms = 1_000;
+/** Up to so many checks that left a list of bad ones are looked at by their services, which may take so long. */
+const FEW = 16;
+const FEW_MS: Ms = 1_000;
+const READ_MS: Ms = 5_000;
 const LONG_MS: Ms = 3_600_000;
-/** So many services that cannot be read are a fault of the registry, not of theirs. */
-const MOST_FAILED = 3;
 /** No node and no check has these: the answer is nothing but the index. */
 const NO_NODE = { 'node-meta': 'holdfast-liveness:read' };
 const NO_STATE = 'health/state/none';
@@ -41,15 +37,21 @@ const PATHS = { nodes: 'catalog/nodes', checks: 'health/state/any', services: 'c
 export class ConsulDatacenter {
   readonly #options: DatacenterOptions;
   #mirror: ConsulMirror;
-  #plan = new ReadPlan();
+  #reader: ConsulReader;
+  readonly #hot: HotWatches;
   #origin = '';
-  /** Of what was taken in. */
+  /** Of what was taken in; of checks, up to which their states are known. */
   #indexes: Record<ListName, bigint> | undefined;
+  readonly #badIndexes: Record<BadStatus, bigint> = { critical: 0n, warning: 0n };
+  #all = new AllChecks();
+  /** So long it may take to find out what became of checks that left a list of bad ones. */
+  #doubtUntil: Ms = 0;
   /** The indexes that the last liveness read found. */
   #target: Record<'catalog' | 'checks', bigint> | undefined;
-  /** Services that could not be read, and why. */
-  readonly #failed = new Map<string, string>();
+  #asked: readonly string[] = [];
   #changed = new Set<string>();
+  #news: () => void = () => undefined;
+  /** Ends the wait of `#keepUp`. */
   #wake: (() => void) | undefined;
   /** Why the lists are not the leader's word. */
   #doubt: string | undefined;
@@ -58,7 +60,9 @@ export class ConsulDatacenter {
 
   constructor(options: DatacenterOptions) {
     this.#options = options;
+    this.#hot = new HotWatches((name, signal) => this.#watchService(name, signal));
     this.#mirror = options.newMirror();
+    this.#reader = this.#newReader();
   }
 
   get mirror(): ConsulMirror {
@@ -84,13 +88,13 @@ export class ConsulDatacenter {
   get partial(): string | undefined {
     if (this.#doubt !== undefined) return this.#doubt;
     if (this.#filtered.size > 0) return 'the token does not see all services, checks and nodes';
-    const [unknown] = [...this.#failed].filter(([name]) => !this.#mirror.hasRead(name));
+    const [unknown] = [...this.#reader.failed].filter(([name]) => !this.#mirror.hasRead(name));
     return unknown && `service ${unknown[0]} cannot be read: ${unknown[1]}`;
   }
 
   /** Services that could not be read, and why. What is known of them stands. */
   get failed(): ReadonlyMap<string, string> {
-    return this.#failed;
+    return this.#reader.failed;
   }
 
   /** Services whose rows may be others than when they were last taken. */
@@ -100,28 +104,39 @@ export class ConsulDatacenter {
     return changed;
   }
 
+  /** The names that are asked, the most asked first (R3). */
+  set asked(names: readonly string[]) {
+    this.#asked = names;
+    this.#wake?.();
+  }
+
   /** Reads all lists, and what is new in them. What was read stays, whether it succeeds or not. */
   async refresh(origin: string, signal: AbortSignal): Promise<Failure | undefined> {
+    const known = this.#indexes;
+    const read = (name: ListName): Promise<ListReply | Failure> =>
+      readList(this.#options, origin, PATHS[name], known?.[name], signal);
     // One first: where it fails, nothing else is asked.
-    const services = await this.#list('services', origin, signal);
+    const services = await read('services');
     if (isFailure(services)) return services;
-    const others = await Promise.all([this.#list('nodes', origin, signal), this.#list('checks', origin, signal)]);
-    const replies = [...others, services];
+    const began = performance.now();
+    const replies = [...(await Promise.all([read('nodes'), read('checks')])), services];
     const failure = replies.find((reply) => isFailure(reply));
     if (failure !== undefined) return failure;
-    const lists = replies as (ConsulReply & { readonly index: bigint; readonly doubt?: string })[];
-    const known = this.#indexes;
+    const lists = replies as ListReply[];
     const wentBack = known !== undefined && LISTS.some((name, i) => lists[i]!.index < known[name]);
     // Of another lineage: what was known says nothing of it.
     if (wentBack) this.#begin();
     for (const [i, name] of LISTS.entries()) {
-      const found = this.#take(name, lists[i]!, lists[i]!.index);
-      if (typeof found === 'string') return { kind: 'unbelievable', reason: `${PATHS[name]}: ${found}` };
+      const fault = this.#take(name, lists[i]!);
+      if (typeof fault === 'string') return { kind: 'unbelievable', reason: `${PATHS[name]}: ${fault}` };
     }
+    this.#tookAll(lists[1]!.index, began);
+    this.#reader.plan.compared(services.index);
     this.#origin = origin;
+    this.#reader.origin = origin;
     this.#target = undefined;
     this.#doubt = lists.find((list) => list.doubt !== undefined)?.doubt;
-    return (await this.#read(this.#plan.wanted, signal)) ?? (await this.#lookThrough(signal));
+    return await this.#reader.refresh(signal);
   }
 
   /**
@@ -131,31 +146,29 @@ export class ConsulDatacenter {
   async follow(signal: AbortSignal, news: () => void): Promise<string> {
     const indexes = this.#indexes;
     if (indexes === undefined) return 'nothing was read yet';
-    const { client, gate, dc, stale } = this.#options;
-    const watched = { client, gate, origin: this.#origin, query: { dc, stale } };
-    const watches = LISTS.map((name) => {
-      const take = (reply: ConsulReply, index: bigint): boolean | string => {
-        const lag = this.#lag(reply);
-        if (lag !== undefined) return lag;
-        const found = this.#take(name, reply, index);
-        if (typeof found === 'string') return found;
-        news();
-        this.#wake?.();
-        return found.changed.size + found.unread.size > 0;
-      };
-      return watchList({ ...watched, path: PATHS[name] }, indexes[name], take, signal);
-    });
-    return await Promise.race([...watches, this.#keepReading(signal, news)]);
+    this.#news = news;
+    const watches = [
+      this.#watch(PATHS.services, indexes.services, (reply) => this.#take('services', reply), signal),
+      this.#watch(PATHS.nodes, indexes.nodes, (reply) => this.#take('nodes', reply), signal),
+      ...BAD_STATUSES.map((status) => {
+        const take = (reply: ListReply): boolean | string => this.#takeBad(status, reply);
+        return this.#watch(`health/state/${status}`, this.#all.index, take, signal);
+      }),
+    ];
+    const end = await Promise.race([...watches, this.#reader.follow(signal, news), this.#keepUp(signal)]);
+    this.#hot.set([]);
+    return end;
   }
 
   /**
    * The present indexes, of answers without anything in them. Under churn the watches are always a little behind: what
-   * counts is that they have come as far as the registry was at the read before.
+   * counts is that they have come as far as the registry was at the read before. Checks that pass have an index, too,
+   * which moves without anything to tell: then the lists of bad ones are compared.
    */
   async present(signal: AbortSignal, deadline: Ms): Promise<Presence> {
     const indexes = this.#indexes;
     if (indexes === undefined) return { kind: 'lost' };
-    const { client, gate, dc, stale } = this.#options;
+    const { client, gate, dc, stale, maxLag } = this.#options;
     const read = (path: string, more?: Record<string, string>): Promise<ConsulReply | Failure> => {
       const query = { dc, stale, ...(more === undefined ? {} : { more }) };
       return gate.run(() => client.get(this.#origin, path, query, signal, deadline));
@@ -164,8 +177,15 @@ export class ConsulDatacenter {
     if (isFailure(catalog)) return catalog;
     if (isFailure(checks)) return checks;
     if (catalog.index === undefined || checks.index === undefined) return { kind: 'lost' };
-    if (this.#lag(catalog) !== undefined || this.#lag(checks) !== undefined) return { kind: 'lost' };
-    const taken = { catalog: max(indexes.services, indexes.nodes), checks: indexes.checks };
+    if (lagOf(catalog, maxLag) !== undefined || lagOf(checks, maxLag) !== undefined) return { kind: 'lost' };
+    if (checks.index > this.#checksIndex) {
+      const lists = await Promise.all(BAD_STATUSES.map((status) => read(`health/state/${status}`)));
+      const failure = lists.find((list) => isFailure(list));
+      if (failure !== undefined) return failure;
+      const same = BAD_STATUSES.every((status, i) => this.#mirror.hasBadChecks(status, lists[i] as ConsulReply));
+      if (same) this.#knowChecks(checks.index);
+    }
+    const taken = { catalog: max(indexes.services, indexes.nodes), checks: this.#checksIndex };
     const now = { catalog: catalog.index, checks: checks.index };
     // Lower ones come from a server that lags, or from another lineage: a list tells.
     if (now.catalog < taken.catalog || now.checks < taken.checks) return { kind: 'lost' };
@@ -178,171 +198,155 @@ export class ConsulDatacenter {
     return { kind: 'behind' };
   }
 
+  #newReader(): ConsulReader {
+    return new ConsulReader({
+      ...this.#options,
+      mirror: this.#mirror,
+      asked: () => this.#asked,
+      watched: (name) => this.#hot.has(name),
+      took: ({ changed }) => this.#touch(changed),
+    });
+  }
+
   #begin(): void {
-    for (const name of this.#mirror.names) this.#changed.add(name);
+    this.#touch(this.#mirror.names.keys());
     this.#mirror = this.#options.newMirror();
-    this.#plan = new ReadPlan();
-    this.#failed.clear();
+    this.#reader = this.#newReader();
+    this.#all = new AllChecks();
     this.#indexes = undefined;
   }
 
-  /** A list, from the leader where another server cannot be believed. With `doubt` when that has no word. */
-  async #list(
-    name: ListName,
-    origin: string,
+  #touch(names: Iterable<string>): void {
+    for (const name of names) this.#changed.add(name);
+  }
+
+  #watch(
+    path: string,
+    from: bigint,
+    take: (reply: ListReply) => boolean | string,
     signal: AbortSignal,
-  ): Promise<(ConsulReply & { readonly doubt?: string }) | Failure> {
-    const { client, gate, dc, stale } = this.#options;
-    const read = (anyServer: boolean): Promise<ConsulReply | Failure> =>
-      gate.run(() => client.get(origin, PATHS[name], { dc, stale: anyServer }, signal, LIST_MS));
-    const reply = await read(stale);
-    if (isFailure(reply)) return { ...reply, reason: this.#inDatacenter(reply.reason) };
-    if (reply.index === undefined) {
-      return { kind: 'unbelievable', reason: `${PATHS[name]}: no X-Consul-Index: this is not Consul` };
-    }
-    if (!stale) return reply;
-    const lag = this.#lag(reply);
-    const behind = this.#indexes !== undefined && reply.index < this.#indexes[name];
-    if (lag === undefined && !behind) return reply;
-    const leader = await read(false);
-    if (!isFailure(leader) && leader.index !== undefined) return leader;
-    if (behind) {
-      const from = `${this.#indexes?.[name]} to ${reply.index}`;
-      return {
-        kind: 'unbelievable',
-        reason: `${PATHS[name]}: the index went back from ${from}, and no leader answers`,
-      };
-    }
-    return { ...reply, doubt: lag ?? 'no leader' };
+  ): Promise<string> {
+    const { client, gate, dc, stale, maxLag } = this.#options;
+    const whole: Take = (reply, index) => {
+      const taken = lagOf(reply, maxLag) ?? take({ ...reply, index });
+      if (typeof taken === 'string') return taken;
+      this.#news();
+      this.#reader.wake();
+      this.#wake?.();
+      return taken;
+    };
+    return watchList({ client, gate, origin: this.#origin, query: { dc, stale }, path }, from, whole, signal);
   }
 
-  /** Why a server's word is not that of its leader. */
-  #lag({ knownLeader, lastContact }: ConsulReply): string | undefined {
-    if (!knownLeader) return 'the servers of Consul have no leader';
-    if (lastContact <= this.#options.maxLag) return undefined;
-    return `the server that answers has not heard of its leader for more than ${this.#options.maxLag / 1000} s`;
-  }
-
-  #take(name: ListName, reply: Answer, index: bigint): Findings | string {
+  /** Returns whether it changed anything, or what is wrong with it. */
+  #take(name: ListName, reply: ListReply): boolean | string {
+    const answer = answerOf(reply);
     const found =
       name === 'services'
-        ? this.#mirror.takeServices(reply)
+        ? this.#mirror.takeServices(answer)
         : name === 'checks'
-          ? this.#mirror.takeChecks(reply, Number(index))
-          : this.#mirror.takeNodes(reply, Number(index));
+          ? this.#mirror.takeChecks(answer)
+          : this.#mirror.takeNodes(answer);
     if (found === undefined) return 'the answer is not that of Consul';
-    this.#indexes = { ...(this.#indexes ?? { nodes: 0n, checks: 0n, services: 0n }), [name]: index };
+    const known = this.#indexes ?? { nodes: 0n, checks: 0n, services: 0n };
+    this.#indexes = { ...known, [name]: max(known[name], reply.index) };
     if (reply.filtered) this.#filtered.add(name);
     else this.#filtered.delete(name);
-    for (const changed of found.changed) this.#changed.add(changed);
-    this.#plan.want(found.unread);
     if (name === 'services') {
       const told = found.changed.size + found.unread.size > 0;
-      this.#plan.moved(index, told);
-      for (const gone of found.changed) {
-        this.#plan.forget(gone);
-        this.#failed.delete(gone);
-      }
+      this.#reader.moved(reply.index, told);
+      for (const gone of found.changed) this.#reader.forget(gone);
     }
-    return found;
+    return this.#found(found);
   }
 
-  /** Reads what is wanted, and looks for what is not explained, as long as there is a watch. */
-  async #keepReading(signal: AbortSignal, news: () => void): Promise<string> {
-    let leisure = performance.now() + LEISURE_MS;
+  #takeBad(status: BadStatus, reply: ListReply): boolean | string {
+    const found = this.#mirror.takeBadChecks(status, answerOf(reply));
+    if (found === undefined) return 'the answer is not that of Consul';
+    this.#badIndexes[status] = reply.index;
+    const { critical, warning } = this.#badIndexes;
+    // Up to the lower of the two.
+    this.#knowChecks(critical + warning - max(critical, warning));
+    const { services, others } = found.left;
+    const few = services.size <= FEW && !others;
+    // The list of all tells at once what became of many.
+    if (services.size > 0 || others) this.#doubtUntil = performance.now() + (few ? FEW_MS : 0);
+    if (few) this.#reader.plan.want(services);
+    return this.#found(found) || services.size > 0;
+  }
+
+  #found({ changed, unread }: Findings): boolean {
+    this.#touch(changed);
+    this.#reader.plan.want(unread);
+    return changed.size + unread.size > 0;
+  }
+
+  get #checksIndex(): bigint {
+    return this.#indexes?.checks ?? 0n;
+  }
+
+  #knowChecks(index: bigint): void {
+    if (this.#indexes !== undefined) this.#indexes = { ...this.#indexes, checks: max(this.#checksIndex, index) };
+  }
+
+  #tookAll(index: bigint, began: Ms): void {
+    this.#all.took(index, began, performance.now());
+    for (const status of BAD_STATUSES) this.#badIndexes[status] = max(this.#badIndexes[status], index);
+  }
+
+  /** Reads the list of all checks when it is due, and watches what is asked most, until `signal` or a failure. */
+  async #keepUp(signal: AbortSignal): Promise<string> {
     while (!signal.aborted) {
-      const wanted = this.#plan.wanted.filter((name) => !this.#failed.has(name));
-      const unverified = this.#plan.unverified(this.#mirror.names);
-      const idle = [...this.#failed.keys(), ...unverified].slice(0, 1);
-      let failure: Failure | undefined;
-      if (wanted.length > 0) failure = await this.#read(wanted, signal, news);
-      else if (this.#plan.unexplained && unverified.length > 0) {
-        failure = await this.#read(unverified.slice(0, READERS), signal, news);
-      } else if (idle.length > 0 && performance.now() >= leisure) {
-        leisure = performance.now() + LEISURE_MS;
-        failure = await this.#read(idle, signal, news);
-      } else await this.#rest(idle.length > 0 ? leisure - performance.now() : undefined, signal);
-      if (failure !== undefined) return failure.reason;
+      this.#hot.set(this.#asked.filter((name) => this.#mirror.has(name)).slice(0, this.#options.hotWatches));
+      const wait = this.#allDue() - performance.now();
+      if (wait > 0) await this.#rest(Math.min(wait, LONG_MS), signal);
+      else {
+        const { plan } = this.#reader;
+        const at = plan.index;
+        const began = performance.now();
+        const reply = await readList(this.#options, this.#origin, PATHS.checks, this.#indexes?.checks, signal);
+        if (signal.aborted) break;
+        if (isFailure(reply)) return `${PATHS.checks}: ${reply.reason}`;
+        const fault = reply.doubt ?? this.#take('checks', reply);
+        if (typeof fault === 'string') return `${PATHS.checks}: ${fault}`;
+        this.#tookAll(reply.index, began);
+        plan.compared(at);
+        this.#news();
+        this.#reader.wake();
+      }
     }
     return 'stopped';
   }
 
-  async #lookThrough(signal: AbortSignal): Promise<Failure | undefined> {
-    const unverified = this.#plan.unexplained ? this.#plan.unverified(this.#mirror.names) : [];
-    return await this.#read(unverified.slice(0, LOOKED_THROUGH), signal);
+  #allDue(): Ms {
+    const { plan, explainedBy } = this.#reader;
+    const unexplained = plan.unexplained && !plan.traceless ? explainedBy : Number.POSITIVE_INFINITY;
+    const doubted = this.#mirror.doubted.length > 0 ? this.#doubtUntil : Number.POSITIVE_INFINITY;
+    return this.#all.due(this.#checksIndex, Math.min(unexplained, doubted));
   }
 
-  /** Until a list brings something new, or for so long. */
-  async #rest(ms: Ms | undefined, signal: AbortSignal): Promise<void> {
+  async #watchService(name: string, signal: AbortSignal): Promise<void> {
+    const { client, gate, dc, stale, maxLag } = this.#options;
+    const path = `health/service/${encodeURIComponent(name)}`;
+    const query = { dc, stale };
+    const take: Take = (reply) => {
+      const fault = lagOf(reply, maxLag) ?? this.#reader.takeWatched(name, reply)?.reason;
+      this.#news();
+      this.#wake?.();
+      return fault ?? true;
+    };
+    const first = await gate.run(() => client.get(this.#origin, path, query, signal, READ_MS));
+    if (signal.aborted || isFailure(first) || first.index === undefined || take(first, first.index) !== true) return;
+    await watchList({ client, gate, origin: this.#origin, query, path }, first.index, take, signal);
+  }
+
+  async #rest(ms: Ms, signal: AbortSignal): Promise<void> {
     const woken = new Promise<void>((resolve) => {
       this.#wake = resolve;
     });
-    await sleep(ms ?? LONG_MS, signal, woken);
+    await sleep(ms, signal, woken);
     this.#wake = undefined;
   }
-
-  /** Reads services, many at once. A failure when more than a few cannot be read. */
-  async #read(
-    names: readonly string[],
-    signal: AbortSignal,
-    news: () => void = () => undefined,
-  ): Promise<Failure | undefined> {
-    const queue = names.values();
-    const failures: Failure[] = [];
-    const reader = async (): Promise<void> => {
-      for (const name of queue) {
-        if (signal.aborted || failures.length >= MOST_FAILED) return;
-        const failure = await this.#readService(name, names.length <= READERS, signal);
-        if (failure === undefined) news();
-        else failures.push(failure);
-      }
-    };
-    await Promise.all(Array.from({ length: Math.min(READERS, names.length) }, reader));
-    return failures.length >= MOST_FAILED ? failures[0] : undefined;
-  }
-
-  /** @param exact from the leader: another server may not have heard yet of what is looked for */
-  async #readService(name: string, exact: boolean, signal: AbortSignal): Promise<Failure | undefined> {
-    const { client, gate, dc, stale } = this.#options;
-    const mirror = this.#mirror;
-    const path = `health/service/${encodeURIComponent(name)}`;
-    const read = (anyServer: boolean): Promise<ConsulReply | Failure> =>
-      gate.run(() => client.get(this.#origin, path, { dc, stale: anyServer }, signal, SERVICE_MS));
-    const at = this.#plan.begin(name);
-    let reply = await read(stale && !exact);
-    if (isFailure(reply) && stale && exact) reply = await read(true);
-    if (mirror !== this.#mirror) return undefined;
-    if (signal.aborted) {
-      this.#plan.failed(name);
-      return undefined;
-    }
-    const found = isFailure(reply) ? undefined : mirror.takeService(name, reply);
-    if (isFailure(reply) || found === undefined) {
-      const failure = isFailure(reply)
-        ? reply
-        : { kind: 'unbelievable' as const, reason: 'the answer is not that of Consul' };
-      this.#plan.failed(name);
-      this.#failed.set(name, failure.reason);
-      return { ...failure, reason: `${path}: ${failure.reason}` };
-    }
-    this.#failed.delete(name);
-    this.#plan.done(name, at, describe(reply, found));
-    for (const changed of found.changed) this.#changed.add(changed);
-    return undefined;
-  }
-
-  #inDatacenter(reason: string): string {
-    return this.#options.dc === undefined ? reason : `datacenter ${this.#options.dc}: ${reason}`;
-  }
-}
-
-function describe({ body, index }: ConsulReply, { lost }: Findings): ServiceRead {
-  let newest = 0;
-  for (const { Service } of body as { Service?: { ModifyIndex?: unknown } }[]) {
-    const at = Service?.ModifyIndex;
-    if (typeof at === 'number' && at > newest) newest = at;
-  }
-  return { newest: BigInt(newest), lost: lost === true, index: index ?? 0n };
 }
 
 function max(a: bigint, b: bigint): bigint {

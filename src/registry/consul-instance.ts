@@ -17,6 +17,8 @@ export interface Instance {
   readonly tags: unknown;
   readonly meta: Readonly<Record<string, unknown>>;
   readonly weights: { readonly Passing?: unknown; readonly Warning?: unknown };
+  /** The index of its last change; 0 when it has none. */
+  readonly newest: number;
 }
 
 /** The priority is the one that an agent's SRV records have. */
@@ -41,9 +43,9 @@ export function readNode(value: unknown, datacenter: string): ConsulNode | undef
   };
 }
 
-/** An entry of `health/service`; undefined when it is none of Consul's. */
+/** An instance in an answer about a service or a node; undefined when it is none of Consul's. */
 export function readInstance(service: unknown, node: string): Instance | undefined {
-  const { ID, Address, Port, Tags, Meta, Weights } = (service ?? {}) as Record<string, unknown>;
+  const { ID, Address, Port, Tags, Meta, Weights, ModifyIndex } = (service ?? {}) as Record<string, unknown>;
   if (typeof ID !== 'string' || (Address != null && typeof Address !== 'string')) return undefined;
   return {
     node,
@@ -53,6 +55,7 @@ export function readInstance(service: unknown, node: string): Instance | undefin
     tags: Tags,
     meta: typeof Meta === 'object' && Meta !== null ? (Meta as Record<string, unknown>) : {},
     weights: typeof Weights === 'object' && Weights !== null ? Weights : {},
+    newest: typeof ModifyIndex === 'number' ? ModifyIndex : 0,
   };
 }
 

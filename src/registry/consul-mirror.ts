@@ -1,18 +1,26 @@
 /**
  * One datacenter's catalog as it is known here: the names of its services, its checks and nodes from lists, the
- * instances of each service from reads of their own. It says what has to be read, and what changed.
+ * instances from reads of services, or of nodes. It says what has to be read, and what changed.
  */
-import { type CheckGroup, groupChecks, groupKey, worst } from './consul-checks.js';
+import { type BadStatus, type CheckNews, CheckTable, type KnownCheck } from './consul-check-table.js';
+import { groupKey, worst } from './consul-checks.js';
+import type { ConsulReply } from './consul-client.js';
 import { type ConsulNode, checkOfMeta, type Instance, readInstance, readNode, toRow } from './consul-instance.js';
 import type { Notes } from './notes.js';
 import type { ListedCheck, ListedNode, Row } from './registry.js';
 import type { AddressPolicy } from './rows.js';
 
-/** An answer about all of something, or about one service. */
+/** An answer about all of something, or about one service or node. */
 export interface Answer {
   readonly body: unknown;
+  /** `X-Consul-Index`. */
+  readonly index: number;
   /** R6: the token does not see all of it: what is missing is not known to be gone. */
   readonly filtered: boolean;
+}
+
+export function answerOf(reply: ConsulReply): Answer {
+  return { body: reply.body, index: Number(reply.index ?? 0n), filtered: reply.filtered };
 }
 
 /** What an answer changed. */
@@ -21,8 +29,15 @@ export interface Findings {
   readonly changed: ReadonlySet<string>;
   /** Services that have to be read. */
   readonly unread: ReadonlySet<string>;
-  /** An instance of the service that was read is not there any more. */
+  /** An instance that was there is not there any more. */
   readonly lost?: boolean;
+  /** The greatest `ModifyIndex` of the instances that were read. */
+  readonly newest?: number;
+}
+
+export interface BadFindings extends Findings {
+  /** Services with checks that left the list, and whether checks of nodes did. */
+  readonly left: { readonly services: ReadonlySet<string>; readonly others: boolean };
 }
 
 interface Service {
@@ -45,9 +60,8 @@ export class ConsulMirror {
   #nodes = new Map<string, ConsulNode>();
   /** Another number, other nodes. */
   nodesVersion = 0;
-  #groups = new Map<string, CheckGroup>();
-  /** Of the list of checks, and of the list of nodes. */
-  #checksIndex = -1;
+  readonly #checks = new CheckTable();
+  /** Of the list of nodes. */
   #nodesIndex = -1;
   /** Services by node. */
   readonly #onNode = new Map<string, Set<string>>();
@@ -60,8 +74,12 @@ export class ConsulMirror {
   }
 
   /** Services that have rows here, or are listed without. */
-  get names(): IterableIterator<string> {
-    return this.#services.keys();
+  get names(): ReadonlyMap<string, unknown> {
+    return this.#services;
+  }
+
+  get nodes(): ReadonlyMap<string, ConsulNode> {
+    return this.#nodes;
   }
 
   /** The list of services with their tags. Undefined when it is none. */
@@ -91,36 +109,39 @@ export class ConsulMirror {
     return findings;
   }
 
-  /** The list of all checks. @param index of it */
-  takeChecks({ body, filtered }: Answer, index: number): Findings | undefined {
-    const groups = groupChecks(body);
-    if (groups === undefined) return undefined;
-    const before = this.#groups;
-    const findings = { changed: new Set<string>(), unread: new Set<string>() };
-    // What a service's own answer told is newer than the list.
-    for (const [key, group] of before) {
-      if (group.newest > index || (filtered && !groups.has(key))) groups.set(key, group);
-    }
-    for (const [key, group] of groups) {
-      const known = before.get(key);
-      if (known?.state === group.state && (known.newest === group.newest || sameTest(known, group))) continue;
-      this.#touch(group, findings.changed);
-      if (known === undefined && group.serviceId !== '' && !this.#has(group)) findings.unread.add(group.service);
-    }
-    for (const [key, group] of before) {
-      if (groups.has(key)) continue;
-      this.#touch(group, findings.changed);
-      // The check went, or the instance with it.
-      if (group.serviceId !== '') findings.unread.add(group.service);
-    }
-    this.#groups = groups;
-    this.#checksIndex = index;
-    for (const name of findings.unread) if (!this.#services.has(name)) findings.unread.delete(name);
-    return findings;
+  /** The list of all checks. */
+  takeChecks({ body, index, filtered }: Answer): Findings | undefined {
+    const news = this.#checks.takeAll(body, index, filtered);
+    return news && this.#found(news);
   }
 
-  /** The list of all nodes. @param index of it */
-  takeNodes({ body, filtered }: Answer, index: number): Findings | undefined {
+  /** The list of the checks in one bad state. What left it stands until it is known whether it passed or went. */
+  takeBadChecks(status: BadStatus, { body, index }: Answer): BadFindings | undefined {
+    const news = this.#checks.takeBad(status, body, index);
+    if (news === undefined) return undefined;
+    const services = new Set<string>();
+    let others = false;
+    for (const { node, serviceId, service } of news.left) {
+      const known = serviceId === '' ? this.#nodes.has(node.toLowerCase()) : this.#services.has(service);
+      if (!known) this.#checks.drop(node, serviceId, service);
+      else if (serviceId === '') others = true;
+      else services.add(service);
+    }
+    return { ...this.#found(news), left: { services, others } };
+  }
+
+  /** Whether a list of a bad state is the one that was taken last. Undefined when it is none. */
+  hasBadChecks(status: BadStatus, { body }: Pick<Answer, 'body'>): boolean | undefined {
+    return this.#checks.agrees(status, body);
+  }
+
+  /** Checks that left a list of a bad state, and of which it is not known whether they passed or went. */
+  get doubted(): readonly KnownCheck[] {
+    return this.#checks.doubted();
+  }
+
+  /** The list of all nodes. */
+  takeNodes({ body, index, filtered }: Answer): Findings | undefined {
     if (!Array.isArray(body)) return undefined;
     const before = this.#nodes;
     const nodes = new Map<string, ConsulNode>();
@@ -134,6 +155,7 @@ export class ConsulMirror {
     for (const key of before.keys()) {
       if (nodes.has(key)) continue;
       this.nodesVersion++;
+      this.#checks.drop(key, '', '');
       this.#touchNode(key, changed);
     }
     for (const [key, node] of nodes) {
@@ -147,38 +169,71 @@ export class ConsulMirror {
   }
 
   /** The answer about one service. */
-  takeService(name: string, { body, filtered }: Answer): Findings | undefined {
+  takeService(name: string, { body, index, filtered }: Answer): Findings | undefined {
     if (!Array.isArray(body)) return undefined;
     const service = this.#services.get(name);
     if (service === undefined) return NONE;
     const changed = new Set([name]);
     const checks: unknown[] = [];
+    const groups = new Set<string>();
     const instances: Instance[] = [];
     for (const entry of body as ({ Node?: unknown; Service?: unknown; Checks?: unknown } | null)[]) {
       const node = readNode(entry?.Node, this.#datacenter);
       const instance = node === undefined ? undefined : readInstance(entry?.Service, node.name);
       if (node === undefined || instance === undefined) return undefined;
       instances.push(instance);
+      groups.add(groupKey(node.name, instance.serviceId)).add(groupKey(node.name, ''));
       if (Array.isArray(entry?.Checks)) checks.push(...entry.Checks);
       this.#meetNode(node, changed);
     }
-    const groups = groupChecks(checks);
-    if (groups === undefined) return undefined;
-    for (const [key, group] of groups) {
-      if (group.newest <= this.#checksIndex) continue;
-      const known = this.#groups.get(key);
-      this.#groups.set(key, group);
-      if (known?.state !== group.state) this.#touch(group, changed);
-    }
-    this.#leaveNodes(name, service.instances);
-    const keys = new Set(instances.map(keyOf));
-    const lost = service.instances?.some((instance) => !keys.has(keyOf(instance))) === true;
-    service.instances = filtered ? union(service.instances ?? [], instances) : instances;
+    const news = this.#checks.takeGroups(groups, checks, index);
+    if (news === undefined) return undefined;
+    for (const check of [...news.changed, ...news.gone]) this.#touch(check, changed);
+    const lost = this.#replace(name, service, service.instances ?? [], instances, filtered);
+    if (!filtered) this.#settleDoubts(name, groups);
     service.filtered = filtered;
-    for (const { node } of service.instances) this.#put(node, name);
     // It is not in the list any more, and nothing of it is hidden: it has gone.
     if (!service.listed && !filtered && instances.length === 0) this.#drop(name);
-    return { changed, unread: NONE.unread, lost };
+    return { changed, unread: NONE.unread, lost, newest: newestOf(instances) };
+  }
+
+  /**
+   * The answer about the services of one node.
+   * @param first true while all nodes are read one after another: services of which nothing is known come together so
+   */
+  takeNode({ body, filtered }: Answer, first: boolean): Findings | undefined {
+    const { Node, Services } = (body ?? {}) as { Node?: unknown; Services?: unknown };
+    // A node that went meanwhile, or is hidden: the list of nodes tells.
+    if (Node === null) return NONE;
+    const node = readNode(Node, this.#datacenter);
+    if (node === undefined || (Services != null && !Array.isArray(Services))) return undefined;
+    const here = new Map<string, Instance[]>();
+    for (const name of this.#onNode.get(node.name.toLowerCase()) ?? []) here.set(name, []);
+    for (const value of (Services ?? []) as ({ Service?: unknown } | null)[]) {
+      const instance = readInstance(value, node.name);
+      const name = value?.Service;
+      if (instance === undefined || typeof name !== 'string') return undefined;
+      const others = here.get(name);
+      if (others === undefined) here.set(name, [instance]);
+      else others.push(instance);
+    }
+    const changed = new Set<string>();
+    const unread = new Set<string>();
+    let lost = false;
+    this.#meetNode(node, changed);
+    for (const [name, instances] of here) {
+      const service = this.#services.get(name);
+      if (service === undefined) continue;
+      if (service.instances === undefined && !first) unread.add(name);
+      else {
+        const before = service.instances ?? [];
+        const old = before.filter((instance) => instance.node.toLowerCase() === node.name.toLowerCase());
+        if (sameInstances(old, instances)) continue;
+        if (this.#replace(name, service, old, instances, filtered)) lost = true;
+        changed.add(name);
+      }
+    }
+    return { changed, unread, lost, newest: newestOf([...here.values()].flat()) };
   }
 
   has(name: string): boolean {
@@ -200,16 +255,15 @@ export class ConsulMirror {
     for (const instance of service.instances) {
       const node = this.#nodes.get(instance.node.toLowerCase());
       if (node === undefined) continue;
-      const own = this.#groups.get(groupKey(instance.node, instance.serviceId));
-      const whole = this.#groups.get(groupKey(instance.node, ''));
-      const row = toRow(instance, node, worst(own?.state ?? 'passing', whole?.state ?? 'passing'), this.#policy);
+      const own = this.#checks.state(instance.node, instance.serviceId);
+      const row = toRow(instance, node, worst(own, this.#checks.state(instance.node, '')), this.#policy);
       const where = (): string => `${name}, ${instance.serviceId} on ${instance.node}`;
       if (typeof row === 'string') notes.add(where(), row);
       else rows.push(row);
       const asked = checkOfMeta(instance.meta);
       if (typeof asked === 'string') notes.add(where(), asked);
       else wish ??= asked;
-      test ??= own?.test;
+      test ??= this.#checks.test(instance.node, instance.serviceId);
     }
     const check = wish ?? test;
     return check === undefined ? { rows } : { rows, check };
@@ -223,14 +277,56 @@ export class ConsulMirror {
     });
   }
 
-  #has({ node, serviceId, service }: CheckGroup): boolean {
+  /** Services that news of checks is about; those have to be read of whose instances a check is the first sign, or the last. */
+  #found({ changed: checks, gone }: CheckNews): Findings {
+    const changed = new Set<string>();
+    const unread = new Set<string>();
+    for (const check of checks) {
+      this.#touch(check, changed);
+      if (check.serviceId !== '' && this.#services.has(check.service) && !this.#has(check)) unread.add(check.service);
+    }
+    for (const check of gone) {
+      this.#touch(check, changed);
+      // The check went, or the instance with it.
+      if (check.serviceId !== '' && this.#services.has(check.service)) unread.add(check.service);
+    }
+    return { changed, unread };
+  }
+
+  #has({ node, serviceId, service }: KnownCheck): boolean {
     const instances = this.#services.get(service)?.instances ?? [];
     return instances.some((instance) => instance.serviceId === serviceId && instance.node === node);
   }
 
-  #touch(group: CheckGroup, changed: Set<string>): void {
-    if (group.serviceId === '') this.#touchNode(group.node.toLowerCase(), changed);
-    else if (this.#services.has(group.service)) changed.add(group.service);
+  /** Puts the instances of a service that an answer is about in the place of those that were known. Was one lost? */
+  #replace(
+    name: string,
+    service: Service,
+    before: readonly Instance[],
+    now: readonly Instance[],
+    filtered: boolean,
+  ): boolean {
+    const keys = new Set(now.map(keyOf));
+    const missing = before.filter((instance) => !keys.has(keyOf(instance)));
+    const others = (service.instances ?? []).filter((instance) => !before.includes(instance));
+    this.#leaveNodes(name, service.instances);
+    // What is hidden stands as it was last seen.
+    service.instances = [...others, ...now, ...(filtered ? missing : [])];
+    for (const { node } of service.instances) this.#put(node, name);
+    if (!filtered) for (const { node, serviceId } of missing) this.#checks.drop(node, serviceId, name);
+    return missing.length > 0;
+  }
+
+  /** What is doubted of a service, and no check of an instance that it has, went with its instance. */
+  #settleDoubts(name: string, groups: ReadonlySet<string>): void {
+    for (const { node, serviceId, service } of this.doubted) {
+      if (service === name && !groups.has(groupKey(node, serviceId))) this.#checks.drop(node, serviceId, name);
+    }
+  }
+
+  #touch({ node, serviceId, service }: KnownCheck, changed: Set<string>): void {
+    if (serviceId === '') this.#touchNode(node.toLowerCase(), changed);
+    else if (this.#services.has(service)) changed.add(service);
   }
 
   #touchNode(key: string, changed: Set<string>): void {
@@ -265,18 +361,19 @@ export class ConsulMirror {
   }
 }
 
-/** What is hidden stands as it was last seen. */
-function union(before: readonly Instance[], now: readonly Instance[]): Instance[] {
-  const keys = new Set(now.map(keyOf));
-  return [...now, ...before.filter((instance) => !keys.has(keyOf(instance)))];
-}
-
 function keyOf({ node, serviceId }: Instance): string {
   return groupKey(node, serviceId);
 }
 
-function sameTest(a: CheckGroup | undefined, b: CheckGroup): boolean {
-  return a?.test === b.test || JSON.stringify(a?.test) === JSON.stringify(b.test);
+function newestOf(instances: readonly Instance[]): number {
+  return instances.reduce((newest, instance) => Math.max(newest, instance.newest), 0);
+}
+
+/** By the index of their last change; one without an index may always be another. */
+function sameInstances(before: readonly Instance[], now: readonly Instance[]): boolean {
+  if (before.length !== now.length) return false;
+  const known = new Map(before.map((instance) => [keyOf(instance), instance.newest]));
+  return now.every((instance) => instance.newest > 0 && known.get(keyOf(instance)) === instance.newest);
 }
 
 function sameNode(a: ConsulNode | undefined, b: ConsulNode): boolean {

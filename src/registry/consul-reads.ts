@@ -1,7 +1,7 @@
-/** Which services have to be read, in which order, and how far it is known that nothing else changed. */
+/** Which services and nodes have to be read, in which order, and how far it is known that nothing else changed. */
 
-/** What was read of one service. */
-export interface ServiceRead {
+/** What was read of a service, or of a node. */
+export interface UnitRead {
   /** The greatest `ModifyIndex` of its instances. */
   readonly newest: bigint;
   /** An instance that was there is not there any more. */
@@ -10,22 +10,28 @@ export interface ServiceRead {
   readonly index: bigint;
 }
 
+/** What instances can be read by, all of them. */
+export type Unit = 'service' | 'node';
+
 /**
- * Consul tells by the index of its list of services that some instance changed, and by the list and the checks mostly
- * which one: not when only an address, a port or metadata is another. What does not explain itself is looked for in all
- * services: at once when nothing does, and slowly when something does, since one change may hide another.
+ * Consul tells by the index of its list of services that some instance changed, and by that list and those of checks
+ * mostly which one: not when only an address, a port or metadata is another. What does not explain itself is looked for
+ * in all services, or on all nodes: at once when nothing does, and slowly when something does, since one change may hide
+ * another.
  */
 export class ReadPlan {
-  /** To be read at once. */
+  /** Services to be read at once. */
   readonly #wanted = new Set<string>();
-  /** The index of the list of services that a service was last read at. */
-  readonly #verified = new Map<string, bigint>();
+  /** The index of the list of services that each was last read at, the lowest first. */
+  readonly #verified = { service: new Map<string, bigint>(), node: new Map<string, bigint>() };
   #index = 0n;
   /** The list told of it itself: a service came or went. */
   #told = true;
-  /** The greatest index of an instance that was read, and of a service that had lost one. */
+  /** The greatest index of an instance that was read, and of a service or node that had lost one. */
   #newest = 0n;
   #lost = 0n;
+  /** The list of checks was compared since the index was this. */
+  #traced = 0n;
 
   /** The list of services has this index now. `told`: a service came or went in it. */
   moved(index: bigint, told: boolean): void {
@@ -34,26 +40,37 @@ export class ReadPlan {
     this.#told = told;
   }
 
+  /** The index at which something begins that may explain it. */
+  get index(): bigint {
+    return this.#index;
+  }
+
   want(names: Iterable<string>): void {
     for (const name of names) this.#wanted.add(name);
   }
 
   forget(name: string): void {
     this.#wanted.delete(name);
-    this.#verified.delete(name);
+    this.#verified.service.delete(name);
   }
 
-  /** The index at which a read begins. */
+  /** The index at which a read of a service begins. */
   begin(name: string): bigint {
     this.#wanted.delete(name);
     return this.#index;
   }
 
-  /** A read that began at `at` is done. */
-  done(name: string, at: bigint, read: ServiceRead): void {
-    this.#verified.set(name, at);
+  /** Something was read. */
+  found(read: UnitRead): void {
     if (read.newest > this.#newest) this.#newest = read.newest;
     if (read.lost && read.index > this.#lost) this.#lost = read.index;
+  }
+
+  /** A read that began at `at` is done: it stands as it was then. */
+  verified(unit: Unit, name: string, at: bigint): void {
+    const verified = this.#verified[unit];
+    verified.delete(name);
+    verified.set(name, at);
   }
 
   /** It could not be read. */
@@ -65,18 +82,38 @@ export class ReadPlan {
     return [...this.#wanted];
   }
 
+  /** The whole list of checks, asked for at `at`, was compared. */
+  compared(at: bigint): void {
+    this.#traced = at;
+  }
+
   /** True when something changed and nothing that was read says what. */
   get unexplained(): boolean {
     return !this.#told && this.#newest < this.#index && this.#lost < this.#index;
   }
 
-  /** Services that were not read since the index moved; those that were read longest ago first. */
-  unverified(names: Iterable<string>): string[] {
-    const behind: { name: string; at: bigint }[] = [];
-    for (const name of names) {
-      const at = this.#verified.get(name) ?? 0n;
-      if (at < this.#index && !this.#wanted.has(name)) behind.push({ name, at });
+  /** True when the list of checks had its chance to explain it: an instance that came or went mostly has a check. */
+  get traceless(): boolean {
+    return this.unexplained && this.#traced >= this.#index;
+  }
+
+  isVerified(unit: Unit, name: string): boolean {
+    return (this.#verified[unit].get(name) ?? -1n) >= this.#index;
+  }
+
+  /** Up to `most` of those that were not read since the index moved; those that were read longest ago first. */
+  unverified(unit: Unit, names: ReadonlyMap<string, unknown>, most: number): string[] {
+    const verified = this.#verified[unit];
+    const behind: string[] = [];
+    const add = (name: string): boolean => {
+      if (unit === 'node' || !this.#wanted.has(name)) behind.push(name);
+      return behind.length >= most;
+    };
+    for (const name of verified.keys()) if (!names.has(name)) verified.delete(name);
+    if (verified.size < names.size) {
+      for (const name of names.keys()) if (!verified.has(name) && add(name)) return behind;
     }
-    return behind.sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0)).map(({ name }) => name);
+    for (const [name, at] of verified) if (at >= this.#index || add(name)) break;
+    return behind;
   }
 }

@@ -26,15 +26,17 @@ export interface Watched {
   readonly query: ConsulQuery;
 }
 
+/** Takes in an answer with a higher index; returns whether it changed anything, or what is wrong with it. */
+export type Take = (reply: ConsulReply, index: bigint) => boolean | string;
+
 /**
  * Goes on until `signal`, or until something is wrong: returns what.
  * @param from the index of the list that is known
- * @param take an answer with a higher index; returns whether it changed anything, or what is wrong with it
  */
 export async function watchList(
   { client, gate, origin, path, query }: Watched,
   from: bigint,
-  take: (reply: ConsulReply, index: bigint) => boolean | string,
+  take: Take,
   signal: AbortSignal,
 ): Promise<string> {
   let index = from;

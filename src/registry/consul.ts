@@ -38,7 +38,9 @@ const POLL_MS: Ms = 900_000;
 /** Another datacenter that failed is tried again after so long. */
 const RETRY_MS: Ms = 30_000;
 /** Within any second no more than 50 begin. */
-const LIMITS = { inFlight: 50, burst: 10, gap: 25 };
+const LIMITS = { inFlight: 50, reserved: 10, burst: 10, gap: 25 };
+/** So many of the most asked services are watched each by itself. */
+const HOT_WATCHES = 16;
 
 export class ConsulRegistry implements Adapter, Follower {
   readonly identity: string;
@@ -87,6 +89,7 @@ export class ConsulRegistry implements Adapter, Follower {
           gate: this.#gate,
           stale,
           maxLag,
+          hotWatches: Math.floor(HOT_WATCHES / given.length),
           newMirror: () => new ConsulMirror(this.#policy, dc ?? '', wanted),
         }),
     );
@@ -95,6 +98,10 @@ export class ConsulRegistry implements Adapter, Follower {
 
   close(): void {
     this.#http.close();
+  }
+
+  mostAsked(names: readonly string[]): void {
+    for (const datacenter of this.#datacenters) datacenter.asked = names;
   }
 
   async poll(context: PollContext): Promise<Observation | Failure> {
@@ -170,7 +177,7 @@ export class ConsulRegistry implements Adapter, Follower {
 
   #list(): Observation {
     const partial = this.#datacenters.find((datacenter) => this.#partial(datacenter) !== undefined);
-    const names = new Set(this.#datacenters.flatMap((datacenter) => [...datacenter.mirror.names]));
+    const names = new Set(this.#datacenters.flatMap((datacenter) => [...datacenter.mirror.names.keys()]));
     for (const datacenter of this.#datacenters) datacenter.takeChanged();
     this.#notes.clear();
     const services = [...names].flatMap((name) => this.#listing(name) ?? []);

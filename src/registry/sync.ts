@@ -56,6 +56,8 @@ export interface Adapter {
   poll(context: PollContext): Promise<Observation | Failure>;
   /** Of a source that tells of changes by itself. Without it the source is polled. */
   readonly follower?: Follower;
+  /** R3: the names of services that are asked, the most asked first, as often as they are others. */
+  mostAsked?(names: readonly string[]): void;
   /** Called once: `wake` asks for a poll before its time, `failed` tells why there is no such help. */
   watch?(wake: () => void, failed: (reason: string) => void): void;
   /** Ends the watch. Polls may still be under way. */
