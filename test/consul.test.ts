@@ -248,13 +248,14 @@ t.test('R3: what is asked most is watched by itself, and shows what leaves no tr
   const { rows } = following(t, registry);
   await until('the list', () => rows.size === 30);
   registry.mostAsked(['s5', 'never-was', ...Array.from({ length: 20 }, (_, i) => `s${10 + i}`)]);
-  const watched = (): number => fake.count(/^health\/service\/s\d+\?.*index=/);
-  await until('the watches', () => watched() >= 16);
+  const watched = (): Set<string> =>
+    new Set(fake.requests.flatMap(({ path }) => /service\/(s\d+)\?.*index=/.exec(path)?.[1] ?? []));
+  await until('the watches', () => watched().size >= 16);
   const reads = fake.count(/^health\/service\/[^?]*\?(?!.*index)/);
   fake.set('s5', instance('i5', '10.0.0.6', { node: 'n5', port: 8080 }));
   await until('the port', () => rows.get('s5')?.[0]?.port === 8080);
   t.equal(fake.count(/^health\/service\/[^?]*\?(?!.*index)/), reads, 'nothing was looked for');
-  t.equal(new Set(fake.requests.flatMap(({ path }) => /service\/(s\d+)\?.*index=/.exec(path)?.[1] ?? [])).size, 16);
+  t.equal(watched().size, 16);
   registry.mostAsked(['s6']);
   await until('another one', () => fake.count(/^health\/service\/s6\?.*index=/) > 0);
   await until('the others are not watched any more', () => fake.inFlight <= 6);
@@ -346,6 +347,31 @@ t.test('R6: a server without its leader is believed for what is new alone', asyn
   t.match(await poll(registry), { kind: 'unbelievable', reason: /index went back from \d+ to 3, and no leader/ });
 });
 
+t.test('R6: a read whose index went back takes nothing away', async (t) => {
+  const fake = await fakeConsul(t);
+  for (const name of ['a', 'b']) fake.set(name, instance(name, '10.0.0.1', { node: name, status: 'critical' }));
+  fake.setNodeCheck('b', 'critical');
+  const registry = registryOf(t, fake);
+  const { rows, reports } = following(t, registry);
+  await until('the list', () => rows.size === 2);
+  await until('the watches', () => fake.count(/index=/) >= 4);
+  for (const path of [/health\/service\/a/, /state\/any/]) {
+    fake.faults = { headersOf: path, headers: { 'x-consul-index': '3' }, body: { path, body: '[]' } };
+    const asked = fake.count(path);
+    if (path.test('health/state/any')) fake.setNodeCheck('b', 'passing');
+    else fake.set('a', instance('a', '10.0.0.1', { node: 'a', status: 'critical', tags: ['new'] }));
+    await until('it is asked for', () => fake.count(path) > asked);
+    await sleep(300);
+    t.same(
+      [...rows.values()].map(({ length }) => length),
+      [1, 1],
+    );
+    fake.faults = {};
+    await until('it is heard', () => reports.at(-1)?.kind !== 'unbelievable' && rows.get('a')?.[0]?.tags[0] === 'new');
+  }
+  t.equal(rows.get('b')?.[0]?.state, 'critical');
+});
+
 t.test('what was being read when the watch broke is read again', async (t) => {
   const fake = await fakeConsul(t);
   for (const name of ['a', 'b']) fake.set(name, instance(name, '10.0.0.1'));
@@ -404,6 +430,21 @@ t.test('the instances of a node that left go with it', async (t) => {
   mirror.takeService('web', answer([{ Node: node, Service: { ID: 'a', Port: 80 } }], 1));
   t.same([...mirror.takeNodes(answer([], 2, true))!.changed], [], 'hidden');
   t.same([...mirror.takeNodes(answer([], 3))!.changed], ['web'], 'gone');
+});
+
+t.test('R6: an answer that is older than an instance that it does not have is not taken in', async (t) => {
+  const mirror = new ConsulMirror(POLICY, 'dc1');
+  const answer = (body: unknown, index: number) => ({ body, index, filtered: false });
+  const Node = { Node: 'n1', Address: '10.9.0.1', ModifyIndex: 1 };
+  const Service = { ID: 'a', Service: 'web', Port: 80, ModifyIndex: 20 };
+  mirror.takeServices(answer({ web: [] }, 20));
+  mirror.takeNodes(answer([Node], 20));
+  mirror.takeService('web', answer([{ Node, Service }], 20));
+  t.match(mirror.takeService('web', answer([], 19)), /older than what is known/);
+  t.match(mirror.takeNode(answer({ Node, Services: [] }, 19), false), /older than what is known/);
+  t.equal(mirror.contents('web', new Notes())?.rows.length, 1);
+  t.match(mirror.takeNode(answer({ Node, Services: [] }, 21), false), { lost: true });
+  t.equal(mirror.contents('web', new Notes())?.rows.length, 0);
 });
 
 t.test('R7: a store that begins again has an index that went back, or another trust domain', async (t) => {

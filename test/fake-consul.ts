@@ -24,6 +24,8 @@ interface Stored extends FakeInstance {
 export interface FakeFaults {
   /** Headers of all answers, or of those to questions that any server may answer. */
   readonly headers?: Readonly<Record<string, string>>;
+  /** These have `headers`, not all. */
+  readonly headersOf?: RegExp;
   readonly staleHeaders?: Readonly<Record<string, string>>;
   /** A status in place of an answer, where the path matches. */
   readonly status?: { readonly path: RegExp; readonly status: number };
@@ -245,7 +247,7 @@ export class FakeConsul {
   }
 
   #answer(path: string, params: URLSearchParams, res: ServerResponse): void {
-    const { headers, staleHeaders, status, noLeader, noPathTo, body } = this.faults;
+    const { headers, headersOf, staleHeaders, status, noLeader, noPathTo, body } = this.faults;
     const stale = params.has('stale');
     if (status?.path.test(path)) return void res.writeHead(status.status).end('');
     if (noLeader && !stale) return void res.writeHead(500).end('No cluster leader');
@@ -261,7 +263,7 @@ export class FakeConsul {
       'x-consul-knownleader': 'true',
       'x-consul-lastcontact': '0',
       ...(this.faults.hidden === undefined ? {} : { 'x-consul-results-filtered-by-acls': 'true' }),
-      ...headers,
+      ...(headersOf === undefined || headersOf.test(path) ? headers : {}),
       ...(stale ? staleHeaders : {}),
     });
     res.end(text);

@@ -42,7 +42,7 @@ export class ConsulDatacenter {
   #origin = '';
   /** Of what was taken in; of checks, up to which their states are known. */
   #indexes: Record<ListName, bigint> | undefined;
-  readonly #badIndexes: Record<BadStatus, bigint> = { critical: 0n, warning: 0n };
+  #badIndexes: Record<BadStatus, bigint> = { critical: 0n, warning: 0n };
   #all = new AllChecks();
   /** So long it may take to find out what became of checks that left a list of bad ones. */
   #doubtUntil: Ms = 0;
@@ -213,6 +213,7 @@ export class ConsulDatacenter {
     this.#mirror = this.#options.newMirror();
     this.#reader = this.#newReader();
     this.#all = new AllChecks();
+    this.#badIndexes = { critical: 0n, warning: 0n };
     this.#indexes = undefined;
   }
 
@@ -307,7 +308,7 @@ export class ConsulDatacenter {
         const reply = await readList(this.#options, this.#origin, PATHS.checks, this.#indexes?.checks, signal);
         if (signal.aborted) break;
         if (isFailure(reply)) return `${PATHS.checks}: ${reply.reason}`;
-        const fault = reply.doubt ?? this.#take('checks', reply);
+        const fault = reply.doubt ?? this.#wentBack(reply) ?? this.#take('checks', reply);
         if (typeof fault === 'string') return `${PATHS.checks}: ${fault}`;
         this.#tookAll(reply.index, began);
         plan.compared(at);
@@ -316,6 +317,12 @@ export class ConsulDatacenter {
       }
     }
     return 'stopped';
+  }
+
+  /** The word of the leader: another lineage, which a list of everything has to tell. */
+  #wentBack({ index }: ListReply): string | undefined {
+    const known = this.#checksIndex;
+    return index < known ? `the index went back from ${known} to ${index}` : undefined;
   }
 
   #allDue(): Ms {

@@ -50,6 +50,9 @@ interface Service {
   listed: boolean;
 }
 
+const STRANGE = 'the answer is not that of Consul';
+/** R6: of another lineage, which a list tells, or from a server that lags. */
+const OLDER = 'the answer is older than what is known';
 const NONE: Findings = { changed: new Set(), unread: new Set() };
 
 export class ConsulMirror {
@@ -168,9 +171,9 @@ export class ConsulMirror {
     return { changed, unread: NONE.unread };
   }
 
-  /** The answer about one service. */
-  takeService(name: string, { body, index, filtered }: Answer): Findings | undefined {
-    if (!Array.isArray(body)) return undefined;
+  /** The answer about one service. A text says why it is not taken in. */
+  takeService(name: string, { body, index, filtered }: Answer): Findings | string {
+    if (!Array.isArray(body)) return STRANGE;
     const service = this.#services.get(name);
     if (service === undefined) return NONE;
     const changed = new Set([name]);
@@ -180,14 +183,15 @@ export class ConsulMirror {
     for (const entry of body as ({ Node?: unknown; Service?: unknown; Checks?: unknown } | null)[]) {
       const node = readNode(entry?.Node, this.#datacenter);
       const instance = node === undefined ? undefined : readInstance(entry?.Service, node.name);
-      if (node === undefined || instance === undefined) return undefined;
+      if (node === undefined || instance === undefined) return STRANGE;
       instances.push(instance);
       groups.add(groupKey(node.name, instance.serviceId)).add(groupKey(node.name, ''));
       if (Array.isArray(entry?.Checks)) checks.push(...entry.Checks);
       this.#meetNode(node, changed);
     }
+    if (isOlder(service.instances ?? [], instances, index)) return OLDER;
     const news = this.#checks.takeGroups(groups, checks, index);
-    if (news === undefined) return undefined;
+    if (news === undefined) return STRANGE;
     for (const check of [...news.changed, ...news.gone]) this.#touch(check, changed);
     const lost = this.#replace(name, service, service.instances ?? [], instances, filtered);
     if (!filtered) this.#settleDoubts(name, groups);
@@ -198,24 +202,30 @@ export class ConsulMirror {
   }
 
   /**
-   * The answer about the services of one node.
+   * The answer about the services of one node. A text says why it is not taken in.
    * @param first true while all nodes are read one after another: services of which nothing is known come together so
    */
-  takeNode({ body, filtered }: Answer, first: boolean): Findings | undefined {
+  takeNode({ body, index, filtered }: Answer, first: boolean): Findings | string {
     const { Node, Services } = (body ?? {}) as { Node?: unknown; Services?: unknown };
     // A node that went meanwhile, or is hidden: the list of nodes tells.
     if (Node === null) return NONE;
     const node = readNode(Node, this.#datacenter);
-    if (node === undefined || (Services != null && !Array.isArray(Services))) return undefined;
+    if (node === undefined || (Services != null && !Array.isArray(Services))) return STRANGE;
     const here = new Map<string, Instance[]>();
     for (const name of this.#onNode.get(node.name.toLowerCase()) ?? []) here.set(name, []);
     for (const value of (Services ?? []) as ({ Service?: unknown } | null)[]) {
       const instance = readInstance(value, node.name);
       const name = value?.Service;
-      if (instance === undefined || typeof name !== 'string') return undefined;
+      if (instance === undefined || typeof name !== 'string') return STRANGE;
       const others = here.get(name);
       if (others === undefined) here.set(name, [instance]);
       else others.push(instance);
+    }
+    const onNode = ({ instances }: Service): readonly Instance[] =>
+      (instances ?? []).filter((instance) => instance.node.toLowerCase() === node.name.toLowerCase());
+    for (const [name, instances] of here) {
+      const service = this.#services.get(name);
+      if (service !== undefined && isOlder(onNode(service), instances, index)) return OLDER;
     }
     const changed = new Set<string>();
     const unread = new Set<string>();
@@ -226,8 +236,7 @@ export class ConsulMirror {
       if (service === undefined) continue;
       if (service.instances === undefined && !first) unread.add(name);
       else {
-        const before = service.instances ?? [];
-        const old = before.filter((instance) => instance.node.toLowerCase() === node.name.toLowerCase());
+        const old = onNode(service);
         if (sameInstances(old, instances)) continue;
         if (this.#replace(name, service, old, instances, filtered)) lost = true;
         changed.add(name);
@@ -367,6 +376,14 @@ function keyOf({ node, serviceId }: Instance): string {
 
 function newestOf(instances: readonly Instance[]): number {
   return instances.reduce((newest, instance) => Math.max(newest, instance.newest), 0);
+}
+
+/** An instance is missing that is newer than the answer. */
+function isOlder(before: readonly Instance[], now: readonly Instance[], index: number): boolean {
+  const newer = before.filter(({ newest }) => newest > index);
+  if (newer.length === 0) return false;
+  const keys = new Set(now.map(keyOf));
+  return newer.some((instance) => !keys.has(keyOf(instance)));
 }
 
 /** By the index of their last change; one without an index may always be another. */

@@ -46,14 +46,14 @@ interface How {
   readonly urgent: boolean;
 }
 
-const STRANGE: Failure = { kind: 'unbelievable', reason: 'the answer is not that of Consul' };
-
 export class ConsulReader {
   readonly #options: ReaderOptions;
   readonly plan = new ReadPlan();
   /** Services that could not be read, and why. */
   readonly failed = new Map<string, string>();
   origin = '';
+  /** `X-Consul-Index` of what was read last, by path. */
+  readonly #indexes = new Map<string, bigint>();
   /** Nodes cannot be read one by one: an old Consul, or something between that lets nothing through. */
   #nodesFail = false;
   #movedAt = 0;
@@ -82,6 +82,7 @@ export class ConsulReader {
   forget(name: string): void {
     this.plan.forget(name);
     this.failed.delete(name);
+    this.#indexes.delete(servicePath(name));
   }
 
   /** Reads what is wanted, and a part of what is not explained. What was read stays, whether it succeeds or not. */
@@ -125,8 +126,11 @@ export class ConsulReader {
 
   /** The answer of the watch of one service. It says nothing of when it was known that nothing changed. */
   takeWatched(name: string, reply: ConsulReply): Failure | undefined {
+    const path = servicePath(name);
+    if (this.#wentBack(path, reply)) return this.#regress(path, reply);
     const found = this.#options.mirror.takeService(name, answerOf(reply));
-    if (found === undefined) return STRANGE;
+    if (typeof found === 'string') return { kind: 'unbelievable', reason: found };
+    this.#indexes.set(path, reply.index ?? 0n);
     this.#took(reply, found);
     return undefined;
   }
@@ -229,7 +233,7 @@ export class ConsulReader {
   }
 
   async #readService(name: string, how: How, signal: AbortSignal): Promise<Failure | undefined> {
-    const path = `health/service/${encodeURIComponent(name)}`;
+    const path = servicePath(name);
     const at = this.plan.begin(name);
     const reply = await this.#read(path, how, signal);
     if (signal.aborted) {
@@ -258,7 +262,8 @@ export class ConsulReader {
     if (signal.aborted) return undefined;
     if (isFailure(reply)) return { ...reply, reason: `${path}: ${reply.reason}` };
     const found = mirror.takeNode(answerOf(reply), first);
-    if (found === undefined) return STRANGE;
+    if (typeof found === 'string') return { kind: 'unbelievable', reason: `${path}: ${found}` };
+    this.#indexes.set(path, reply.index ?? 0n);
     this.#took(reply, found);
     this.plan.verified('node', key, at);
     return undefined;
@@ -268,8 +273,24 @@ export class ConsulReader {
     const { client, gate, dc, stale } = this.#options;
     const read = (anyServer: boolean): Promise<ConsulReply | Failure> =>
       gate.run(() => client.get(this.origin, path, { dc, stale: anyServer }, signal, READ_MS), urgent);
-    const reply = await read(stale && !exact);
-    return isFailure(reply) && stale && exact ? await read(true) : reply;
+    let anyServer = stale && !exact;
+    let reply = await read(anyServer);
+    const retried = isFailure(reply) ? stale && exact : anyServer && this.#wentBack(path, reply);
+    if (retried) {
+      anyServer = isFailure(reply);
+      reply = await read(anyServer);
+    }
+    if (isFailure(reply) || !this.#wentBack(path, reply)) return reply;
+    return this.#regress(path, reply);
+  }
+
+  /** R6: a server that lags, or another lineage, which a list tells. */
+  #regress(path: string, { index }: ConsulReply): Failure {
+    return { kind: 'unbelievable', reason: `the index went back from ${this.#indexes.get(path)} to ${index}` };
+  }
+
+  #wentBack(path: string, { index = 0n }: ConsulReply): boolean {
+    return index < (this.#indexes.get(path) ?? 0n);
   }
 
   #took({ index }: ConsulReply, found: Findings): void {
@@ -304,4 +325,8 @@ async function inTurn(
     }
   };
   await Promise.all(Array.from({ length: Math.min(READERS, names.length) }, one));
+}
+
+function servicePath(name: string): string {
+  return `health/service/${encodeURIComponent(name)}`;
 }
