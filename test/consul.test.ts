@@ -46,7 +46,7 @@ function registryOf(
       mirror: 'all',
       ...config,
     },
-    { softTtl: 2000, limits: LIMITS, allowAddresses: [], ...options },
+    { softTtl: 20_000, limits: LIMITS, allowAddresses: [], ...options },
   );
   t.teardown(() => registry.close());
   return registry;
