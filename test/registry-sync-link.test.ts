@@ -1,0 +1,97 @@
+import { join } from 'node:path';
+import t from 'tap';
+import type { LimitsConfig, ZoneConfig } from '../src/config/types.js';
+import { SyncLink, type SyncLinkOptions } from '../src/resolver/sync-link.js';
+import { brief, LIMITS, ONE, replace } from './registry-fixture.js';
+
+function zone(name: string, path: string, more: Partial<LimitsConfig> = {}): ZoneConfig {
+  const limits = { ...LIMITS, maxEndpoints: 100_000, maxServices: 10_000, ...more };
+  // Only what syncing reads of a zone.
+  const part = { name, registries: [{ type: 'file', path }], softTtl: 10_000, limits, allowAddresses: [] } as const;
+  return part as unknown as ZoneConfig;
+}
+
+/** Collects reports; `next` waits for the next one. */
+class Inbox {
+  readonly #waiting: ((text: unknown) => void)[] = [];
+  readonly #had: unknown[] = [];
+
+  put(item: unknown): void {
+    const waiter = this.#waiting.shift();
+    if (waiter === undefined) this.#had.push(item);
+    else waiter(item);
+  }
+
+  next(): Promise<unknown> {
+    if (this.#had.length > 0) return Promise.resolve(this.#had.shift());
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+}
+
+function linkOptions(folder: string, more: Partial<SyncLinkOptions>): SyncLinkOptions {
+  return {
+    snapshotFolder: folder,
+    machine: 'm',
+    log: () => undefined,
+    onReport: () => undefined,
+    onSnapshotProblem: () => undefined,
+    onSnapshotWanted: () => undefined,
+    ...more,
+  };
+}
+
+t.test('the sync worker reports lists in parts, then changes, and follows a reload', async (t) => {
+  const dir = t.testdir({ 'b.yaml': ONE });
+  const big = join(dir, 'a.json');
+  const services: Record<string, unknown> = {};
+  for (let s = 0; s < 100; s++) {
+    const endpoints = Array.from({ length: 120 }, (_, e) => ({ address: `10.0.${s}.${e}`, port: 80 }));
+    services[`s${s}`] = { endpoints };
+  }
+  replace(big, JSON.stringify({ services }));
+  const inboxes: Record<string, Inbox> = { a: new Inbox(), b: new Inbox() };
+  let wanted = 0;
+  const link = new SyncLink(
+    linkOptions(join(dir, 'snapshots'), {
+      onReport: (name, registry, report) => {
+        t.equal(registry, 0);
+        if (report.kind === 'list' && report.services.length > 2) {
+          const rows = report.services.reduce((sum, service) => sum + service.rows.length, 0);
+          inboxes[name]?.put(`${report.services.length} services, ${rows} rows`);
+        } else if (report.kind !== 'confirmed') inboxes[name]?.put([report.kind, brief(report)]);
+      },
+      onSnapshotWanted: () => wanted++,
+    }),
+  );
+  t.teardown(() => link.stop());
+  link.start([zone('a', big), zone('b', join(dir, 'b.yaml'))]);
+  t.equal(wanted, 1);
+  t.equal(await inboxes.a?.next(), '100 services, 12000 rows');
+  t.same(await inboxes.b?.next(), ['list', ['a=10.0.0.1']]);
+
+  services.s1 = { endpoints: [{ address: '10.9.9.9', port: 80 }] };
+  replace(big, JSON.stringify({ services }));
+  link.reload([zone('a', big), zone('b', join(dir, 'c.yaml'))]);
+  t.same(await inboxes.a?.next(), ['change', ['s1=10.9.9.9']], 'a zone that is as it was goes on');
+  t.match(await inboxes.b?.next(), ['unreachable', /c\.yaml: no such file/], 'one that changed begins anew');
+  link.relist();
+  t.equal(await inboxes.a?.next(), '100 services, 11881 rows');
+});
+
+t.test('a sync worker that dies is started again, and asks for snapshots anew', async (t) => {
+  const died: unknown[] = [];
+  let wanted = 0;
+  await new Promise<void>((resolve) => {
+    const link = new SyncLink(
+      linkOptions(t.testdir({}), {
+        workerUrl: new URL('data:text/javascript,throw new Error("no memory left")'),
+        log: (level, event, { reason }) => died.push([level, event, reason]),
+        onSnapshotWanted: () => {
+          if (++wanted === 3) void link.stop().then(() => resolve());
+        },
+      }),
+    );
+    link.start([]);
+  });
+  t.same(died, Array(2).fill(['error', 'sync-worker-died', 'no memory left']));
+});
