@@ -300,6 +300,7 @@ t.test('NOTIFY is taken from the configured servers, for the zone alone', async 
     listen: { address: '127.0.0.1', port },
     zone: ZONE,
     servers,
+    key: async () => undefined,
     changed: () => void woken++,
     failed,
   });

@@ -13,6 +13,7 @@ const KINDS = {
   etcd: 'type: etcd, endpoints: ["http://127.0.0.1:9"]',
   consul: 'type: consul, address: "http://127.0.0.1:9"',
   http: 'type: http, url: "http://127.0.0.1:9/"',
+  dns: 'type: dns, servers: ["127.0.0.1:9"], transfer: axfr',
 };
 
 /** The registry of all: it answers or refuses, and notes when it was read. */

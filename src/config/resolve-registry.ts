@@ -88,7 +88,7 @@ function resolveKind(values: RegistryValues, at: KeyPath, zone: ZonePart, zoneAt
       return config;
     }
     case 'dns':
-      return resolveDns(values, at, zone, zoneAt);
+      return resolveDns(values, at, zone, zoneAt, folder);
     case 'http': {
       if (zone.softTtl < 2 * values.interval) {
         const least = formatDuration(2 * values.interval);
@@ -142,8 +142,9 @@ function resolveDns(
   at: KeyPath,
   zone: ZonePart,
   zoneAt: KeyPath,
+  folder: string,
 ): DnsRegistryConfig {
-  const { servers, transfer, names, interval, port, notify } = values;
+  const { servers, transfer, names, interval, port, notify, tsigKeyFile } = values;
   if (transfer === undefined && names === undefined) {
     throw new ResolveFault([...at, 'transfer'], 'missing, expected transfer: axfr, or names');
   }
@@ -169,6 +170,7 @@ function resolveDns(
     ...(names === undefined ? {} : { names }),
     ...(port === undefined ? {} : { port }),
     ...(notify === undefined ? {} : { notify }),
+    ...(tsigKeyFile === undefined ? {} : { tsigKeyFile: resolvePath(folder, tsigKeyFile) }),
   };
 }
 

@@ -216,6 +216,8 @@ export interface DnsRegistryConfig {
   readonly port?: number;
   /** Where NOTIFY is taken. */
   readonly notify?: ListenAddress;
+  /** The key that questions and answers are signed with. */
+  readonly tsigKeyFile?: string;
 }
 
 /** Paths of PEM files, absolute. */

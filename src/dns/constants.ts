@@ -26,6 +26,7 @@ export const RCODE = {
   NXDOMAIN: 3,
   NOTIMP: 4,
   REFUSED: 5,
+  NOTAUTH: 9,
   /** An extended one: its upper bits travel in the OPT record (RFC 6891). */
   BADVERS: 16,
 } as const;

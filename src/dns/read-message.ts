@@ -1,5 +1,5 @@
 /** Messages of other name servers, read: everything that comes is hostile until it has been read here. */
-import { HEADER_BYTES, MAX_LABEL, MAX_NAME, TYPE } from './constants.js';
+import { CLASS, HEADER_BYTES, MAX_LABEL, MAX_NAME, TYPE } from './constants.js';
 import { FOLD } from './names.js';
 
 export interface Message {
@@ -14,6 +14,24 @@ export interface Message {
   readonly answers: readonly ReadRecord[];
   readonly authorities: readonly ReadRecord[];
   readonly additionals: readonly ReadRecord[];
+  /** Its signature, when the last record is one. */
+  readonly tsig?: Tsig;
+}
+
+/** A record that signs the message before it (RFC 8945 s.4.2). */
+export interface Tsig {
+  /** Where it begins in the message. */
+  readonly at: number;
+  /** Of the key, lower case. */
+  readonly name: string;
+  readonly algorithm: string;
+  /** Seconds since 1970, and how far a clock may be from that. */
+  readonly time: number;
+  readonly fudge: number;
+  readonly mac: Uint8Array;
+  readonly originalId: number;
+  readonly error: number;
+  readonly other: Uint8Array;
 }
 
 /** A record with what is understood of it. Names are lower case, without a trailing dot. */
@@ -47,6 +65,8 @@ export function readMessage(bytes: Uint8Array): Message | undefined {
 class Reader {
   readonly #bytes: Uint8Array;
   #at = 0;
+  /** Set while it is the last one that was read. */
+  #tsig: Tsig | undefined;
 
   constructor(bytes: Uint8Array) {
     this.#bytes = bytes;
@@ -64,6 +84,11 @@ class Reader {
       question = { name: this.#name(), type: this.#u16() };
       this.#u16();
     }
+    const sections = {
+      answers: this.#records(answers),
+      authorities: this.#records(authorities),
+      additionals: this.#records(additionals),
+    };
     return {
       id,
       isReply: (flags & 0x8000) !== 0,
@@ -72,9 +97,8 @@ class Reader {
       truncated: (flags & 0x0200) !== 0,
       rcode: flags & 15,
       ...(questions === 1 && question !== undefined ? { question } : {}),
-      answers: this.#records(answers),
-      authorities: this.#records(authorities),
-      additionals: this.#records(additionals),
+      ...sections,
+      ...(additionals > 0 && this.#tsig !== undefined ? { tsig: this.#tsig } : {}),
     };
   }
 
@@ -85,14 +109,16 @@ class Reader {
   }
 
   #record(): ReadRecord {
+    const begin = this.#at;
     const name = this.#name();
     const type = this.#u16();
-    const inet = this.#u16() === 1;
+    const classNumber = this.#u16();
     this.#at += 4;
     const length = this.#u16();
     const end = this.#at + length;
     if (end > this.#bytes.length) throw new Malformed();
-    const record = inet ? this.#data(name, type, length) : ({ name, type: 'other' } as const);
+    this.#tsig = type === TYPE.TSIG && classNumber === CLASS.ANY ? this.#signature(begin, name) : undefined;
+    const record = classNumber === CLASS.IN ? this.#data(name, type, length) : ({ name, type: 'other' } as const);
     // A name inside may not go beyond its record.
     if (this.#at > end) throw new Malformed();
     this.#at = end;
@@ -125,6 +151,29 @@ class Reader {
       default:
         return { name, type: 'other' };
     }
+  }
+
+  #signature(at: number, name: string): Tsig {
+    return {
+      at,
+      name,
+      algorithm: this.#name(),
+      time: this.#u16() * 2 ** 32 + this.#u16() * 0x10000 + this.#u16(),
+      fudge: this.#u16(),
+      mac: this.#counted(),
+      originalId: this.#u16(),
+      error: this.#u16(),
+      other: this.#counted(),
+    };
+  }
+
+  /** Bytes with their number before them. */
+  #counted(): Uint8Array {
+    const length = this.#u16();
+    const from = this.#at;
+    this.#at += length;
+    if (this.#at > this.#bytes.length) throw new Malformed();
+    return this.#bytes.slice(from, this.#at);
   }
 
   #u16(): number {

@@ -5,21 +5,24 @@ import { connect, isIPv6 } from 'node:net';
 import type { ListenAddress } from '../config/types.js';
 import { RCODE, TYPE } from '../dns/constants.js';
 import { encodeQuery } from '../dns/encode-query.js';
+import { rcodeName } from '../dns/rcode-names.js';
 import { type Message, type ReadRecord, readMessage } from '../dns/read-message.js';
 import { typeName } from '../dns/type-names.js';
 import type { Ms } from '../system/clock.js';
+import { signMessage, TsigAnswers, type TsigKey, wallSeconds } from './dns-tsig.js';
 import { requestFailure } from './http-failure.js';
 import type { Failure } from './sync.js';
 
 /** From one datagram to the same again (RFC 9520 s.3.1: a few tries). */
 const RESEND_MS: Ms = 1_000;
 const QUESTION_MS: Ms = 3_000;
-const RCODES = ['NOERROR', 'FORMERR', 'SERVFAIL', 'NXDOMAIN', 'NOTIMP', 'REFUSED'];
 
 export interface Asking {
   readonly server: ListenAddress;
   readonly name: string;
   readonly type: number;
+  /** Signs the question; what is not signed with it then is no answer. */
+  readonly key?: TsigKey | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -39,11 +42,13 @@ export interface Transfer {
 
 /** A whole zone (RFC 5936). Never rejects. */
 export function transferZone(
-  { server, name, signal }: Omit<Asking, 'type'>,
+  { server, name, key, signal }: Omit<Asking, 'type'>,
   { maxBytes, deadline }: { readonly maxBytes: number; readonly deadline: Ms },
 ): Promise<Transfer | Failure> {
-  const asking = { server, name, type: TYPE.AXFR, signal };
+  const asking = { server, name, type: TYPE.AXFR, key, signal };
   const query = queryOf(asking);
+  const id = idOf(query.bytes);
+  const answers = query.answers?.();
   const zone = name.toLowerCase();
   const records: ReadRecord[] = [];
   let serial: number | undefined;
@@ -51,8 +56,10 @@ export function transferZone(
     asking,
     query,
     { maxBytes, deadline, closed: 'closed in the middle of the transfer' },
-    (message) => {
-      if (message.id !== idOf(query) || !message.isReply) return strange('a reply to another question');
+    (message, bytes) => {
+      if (message.id !== id || !message.isReply) return strange('a reply to another question');
+      const doubt = answers?.take(bytes, message);
+      if (doubt !== undefined) return doubt;
       if (message.rcode !== RCODE.NOERROR) return rcodeFailure(message.rcode);
       if (message.question !== undefined && !isQuestion(message, asking)) return strange('a reply to another question');
       if (message.truncated) return strange('a truncated transfer');
@@ -62,7 +69,8 @@ export function transferZone(
           if (!isSoa) return strange('the transfer does not begin with the SOA of the zone');
           serial = record.serial;
         } else if (isSoa) {
-          return record.serial === serial ? { serial, records } : strange('the zone changed during the transfer');
+          if (record.serial !== serial) return strange('the zone changed during the transfer');
+          return answers?.whole === false ? strange('the end of the transfer is not signed') : { serial, records };
         } else records.push(record);
       }
       return serial === undefined ? strange('an empty transfer') : undefined;
@@ -76,7 +84,7 @@ function strange(reason: string): Failure {
 
 /** It answers, and says nothing. */
 function rcodeFailure(rcode: number): Failure {
-  return { kind: 'unbelievable', reason: RCODES[rcode] ?? `response code ${rcode}` };
+  return { kind: 'unbelievable', reason: rcodeName(rcode) };
 }
 
 /** Of two serials the later (RFC 1982 s.3.2). */
@@ -85,16 +93,25 @@ export function isLaterSerial(serial: number, than: number): boolean {
   return ahead !== 0 && ahead < 0x8000_0000;
 }
 
-type Way = (asking: Asking, query: Uint8Array) => Promise<Message | Failure>;
+interface Query {
+  readonly bytes: Uint8Array;
+  /** Of a signed one: what checks its answers, anew for each that may be the one. */
+  readonly answers?: () => TsigAnswers;
+}
+
+type Way = (asking: Asking, query: Query) => Promise<Message | Failure>;
 
 async function once(asking: Asking, way: Way): Promise<Message | Failure> {
   if (asking.signal.aborted) return { kind: 'unreachable', reason: 'no answer in time' };
   return await way(asking, queryOf(asking));
 }
 
-function queryOf({ name, type }: Pick<Asking, 'name' | 'type'>): Uint8Array {
+function queryOf({ name, type, key }: Pick<Asking, 'name' | 'type' | 'key'>): Query {
   const edns = type === TYPE.AXFR ? {} : { edns: { payload: 1232 } };
-  return encodeQuery({ id: randomInt(65_536), name, type, recursionDesired: type !== TYPE.AXFR, ...edns })!;
+  const plain = encodeQuery({ id: randomInt(65_536), name, type, recursionDesired: type !== TYPE.AXFR, ...edns })!;
+  if (key === undefined) return { bytes: plain };
+  const { bytes, mac } = signMessage(plain, { key, seconds: wallSeconds() });
+  return { bytes, answers: () => new TsigAnswers(key, mac, wallSeconds) };
 }
 
 function idOf(query: Uint8Array): number {
@@ -105,21 +122,23 @@ function isQuestion({ question }: Message, { name, type }: Pick<Asking, 'name' |
   return question?.type === type && question.name === name.toLowerCase();
 }
 
-/** The message, when it is a reply to the very question. */
-function replyTo(bytes: Uint8Array, query: Uint8Array, asking: Asking): Message | undefined {
+/** The message, when it is a reply to the very question; why it cannot be believed, when it should be signed. */
+function replyTo(bytes: Uint8Array, query: Query, asking: Asking): Message | Failure | undefined {
   const message = readMessage(bytes);
-  if (message === undefined || message.id !== idOf(query) || !message.isReply || message.opcode !== 0) return undefined;
+  if (message === undefined || message.id !== idOf(query.bytes) || !message.isReply || message.opcode !== 0)
+    return undefined;
   // A server that could not read the question may leave it out of its error.
   const fits = message.question === undefined ? message.rcode !== RCODE.NOERROR : isQuestion(message, asking);
-  return fits ? message : undefined;
+  return fits ? (query.answers?.().take(bytes, message) ?? message) : undefined;
 }
 
 /** From a socket of its own, so from a random port beside the random id (RFC 5452). What is no reply is passed over. */
-function overUdp(asking: Asking, query: Uint8Array): Promise<Message | Failure> {
+function overUdp(asking: Asking, query: Query): Promise<Message | Failure> {
   const { server, signal } = asking;
   return new Promise((resolve) => {
     const socket = createSocket(isIPv6(server.address) ? 'udp6' : 'udp4');
     let strangers = 0;
+    let doubt: Failure | undefined;
     let open = true;
     const end = (result: Message | Failure): void => {
       if (!open) return;
@@ -131,11 +150,15 @@ function overUdp(asking: Asking, query: Uint8Array): Promise<Message | Failure> 
       resolve(result);
     };
     const late = (): void => {
+      if (doubt !== undefined) {
+        end(doubt);
+        return;
+      }
       const also = strangers > 0 ? `, but ${strangers} that were none` : '';
       end({ kind: 'unreachable', reason: `no answer to ${typeName(asking.type)}${also}` });
     };
     const failed = (error: Error): void => end(requestFailure(error));
-    const send = (): void => socket.send(query, (error) => error && failed(error));
+    const send = (): void => socket.send(query.bytes, (error) => error && failed(error));
     const deadline = setTimeout(late, QUESTION_MS);
     const again = setInterval(() => open && send(), RESEND_MS);
     signal.addEventListener('abort', late);
@@ -143,6 +166,8 @@ function overUdp(asking: Asking, query: Uint8Array): Promise<Message | Failure> 
     socket.on('message', (bytes) => {
       const message = replyTo(bytes, query, asking);
       if (message === undefined) strangers++;
+      // Anybody could have sent it: another may come that is signed (RFC 8945 s.5.3.2).
+      else if ('reason' in message) doubt = message;
       else end(message);
     });
     socket.on('connect', () => open && send());
@@ -150,7 +175,7 @@ function overUdp(asking: Asking, query: Uint8Array): Promise<Message | Failure> 
   });
 }
 
-function overTcp(asking: Asking, query: Uint8Array): Promise<Message | Failure> {
+function overTcp(asking: Asking, query: Query): Promise<Message | Failure> {
   const bounds = { maxBytes: 65_537, deadline: QUESTION_MS, closed: 'closed without an answer' };
   return stream<Message>(asking, query, bounds, (_message, bytes) => {
     return replyTo(bytes, query, asking) ?? strange('a reply to another question');
@@ -167,7 +192,7 @@ interface Bounds {
 /** Messages over TCP, until `take` has what it wants or the time is over. */
 function stream<T extends object>(
   { server, signal }: Asking,
-  query: Uint8Array,
+  { bytes: query }: Query,
   { maxBytes, deadline, closed }: Bounds,
   take: (message: Message, bytes: Uint8Array) => T | Failure | undefined,
 ): Promise<T | Failure> {

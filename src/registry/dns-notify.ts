@@ -3,10 +3,12 @@ import { createSocket } from 'node:dgram';
 import { createServer, isIPv6 } from 'node:net';
 import { canonicalAddress } from '../config/addresses.js';
 import type { ListenAddress } from '../config/types.js';
-import { TYPE } from '../dns/constants.js';
-import { readMessage } from '../dns/read-message.js';
+import { RCODE, TYPE } from '../dns/constants.js';
+import { readMessage, type Tsig } from '../dns/read-message.js';
 import type { Ms } from '../system/clock.js';
+import { questionFault, signMessage, TSIG_ERROR, type TsigKey, unsignedError, wallSeconds } from './dns-tsig.js';
 import { requestFailure } from './http-failure.js';
+import type { Failure } from './sync.js';
 
 const OPCODE_NOTIFY = 4;
 /** QR, opcode NOTIFY, AA. */
@@ -22,47 +24,45 @@ export interface NotifyOptions {
   readonly zone: string;
   /** Who may say so, by address. */
   readonly servers: readonly ListenAddress[];
+  /** The key that NOTIFY has to be signed with, read anew; undefined: it need not be signed. */
+  readonly key: () => Promise<TsigKey | Failure | undefined>;
   readonly changed: () => void;
   readonly failed: (reason: string) => void;
 }
 
 /** Listens over UDP and TCP. Returns what ends it. */
 export function listenForNotify(options: NotifyOptions): () => void {
-  const { listen, zone, servers, failed } = options;
+  const { listen, servers, failed } = options;
   const changed = paced(options.changed);
+  const reader = new NotifyReader(options, changed.tell);
   const fault = (error: Error): void =>
     failed(`NOTIFY on ${listen.address} port ${listen.port}: ${requestFailure(error).reason}`);
-  const isServer = (from: string | undefined): boolean => {
+  const isServer = (from: string | undefined): from is string => {
     return from !== undefined && servers.some(({ address }) => address === canonicalAddress(from));
-  };
-  /** The reply to a NOTIFY of the zone; undefined for everything else. */
-  const take = (bytes: Uint8Array): Uint8Array | undefined => {
-    const message = readMessage(bytes);
-    if (message === undefined || message.isReply || message.opcode !== OPCODE_NOTIFY) return undefined;
-    if (message.question?.type !== TYPE.SOA || message.question.name !== zone) return undefined;
-    changed.tell();
-    return replyTo(bytes, zone);
   };
   const udp = createSocket({ type: isIPv6(listen.address) ? 'udp6' : 'udp4', reuseAddr: true });
   udp.on('error', fault);
-  udp.on('message', (bytes, from) => {
-    const reply = isServer(from.address) ? take(bytes) : undefined;
-    if (reply !== undefined) udp.send(reply, from.port, from.address, () => undefined);
+  udp.on('message', async (bytes, from) => {
+    if (!isServer(from.address)) return;
+    const reply = await reader.take(bytes, from.address);
+    if (reply !== undefined && open) udp.send(reply, from.port, from.address, () => undefined);
   });
   udp.bind({ address: listen.address, port: listen.port, exclusive: false });
   const tcp = createServer((socket) => {
     socket.on('error', () => undefined);
-    if (!isServer(socket.remoteAddress)) {
+    const from = socket.remoteAddress;
+    if (!isServer(from)) {
       socket.destroy();
       return;
     }
     socket.setTimeout(CONNECTION_MS, () => socket.destroy());
     let pending = Buffer.alloc(0);
-    socket.on('data', (chunk) => {
+    socket.on('data', async (chunk) => {
       pending = Buffer.concat([pending, chunk]);
       const need = pending.length < 2 ? 2 : 2 + pending.readUInt16BE(0);
       if (pending.length < need) return;
-      const reply = take(pending.subarray(2, need));
+      socket.pause();
+      const reply = await reader.take(pending.subarray(2, need), from);
       if (reply === undefined) socket.destroy();
       else socket.end(Buffer.concat([Buffer.from([reply.length >> 8, reply.length & 0xff]), reply]));
     });
@@ -70,11 +70,74 @@ export function listenForNotify(options: NotifyOptions): () => void {
   tcp.maxConnections = MAX_CONNECTIONS;
   tcp.on('error', fault);
   tcp.listen({ host: listen.address, port: listen.port, exclusive: false });
+  let open = true;
   return () => {
+    open = false;
     changed.end();
     udp.close();
     tcp.close();
   };
+}
+
+/** Reads one NOTIFY after the other. */
+class NotifyReader {
+  readonly #options: NotifyOptions;
+  readonly #changed: () => void;
+  /** A key is being read: what comes meanwhile is dropped, and said again by whoever means it. */
+  #busy = false;
+  /** What was told last, so that it is told once. */
+  #told: string | undefined;
+
+  constructor(options: NotifyOptions, changed: () => void) {
+    this.#options = options;
+    this.#changed = changed;
+  }
+
+  /** The reply to a NOTIFY of the zone; undefined for everything else. */
+  async take(bytes: Uint8Array, from: string): Promise<Uint8Array | undefined> {
+    const { zone } = this.#options;
+    const message = readMessage(bytes);
+    if (message === undefined || message.isReply || message.opcode !== OPCODE_NOTIFY || this.#busy) return undefined;
+    if (message.question?.type !== TYPE.SOA || message.question.name !== zone) return undefined;
+    this.#busy = true;
+    const key = await this.#options.key();
+    this.#busy = false;
+    if (key === undefined) {
+      this.#changed();
+      return replyTo(bytes, zone, RCODE.NOERROR);
+    }
+    if ('reason' in key) {
+      this.#tell(from, key.reason);
+      return replyTo(bytes, zone, RCODE.SERVFAIL);
+    }
+    return this.#signed(bytes, message.tsig, key, from);
+  }
+
+  #signed(bytes: Uint8Array, tsig: Tsig | undefined, key: TsigKey, from: string): Uint8Array {
+    const { zone } = this.#options;
+    if (tsig === undefined) {
+      this.#tell(from, 'it is not signed');
+      return replyTo(bytes, zone, RCODE.REFUSED);
+    }
+    const seconds = wallSeconds();
+    const error = questionFault(bytes, tsig, key, seconds);
+    if (error === TSIG_ERROR.NONE) {
+      this.#told = undefined;
+      this.#changed();
+      return signMessage(replyTo(bytes, zone, RCODE.NOERROR), { key, seconds, question: tsig }).bytes;
+    }
+    const reply = replyTo(bytes, zone, RCODE.NOTAUTH);
+    this.#tell(from, error === TSIG_ERROR.BADTIME ? 'its clock and ours differ' : 'it is signed with another key');
+    if (error !== TSIG_ERROR.BADTIME) return unsignedError(reply, tsig, error);
+    return signMessage(reply, { key, seconds, question: tsig, error }).bytes;
+  }
+
+  #tell(from: string, reason: string): void {
+    const text = `NOTIFY of ${from} does not count: ${reason}`;
+    if (text === this.#told) return;
+    this.#told = text;
+    this.#options.failed(text);
+  }
 }
 
 /** At once when it was quiet, and not more often than is bearable. */
@@ -95,11 +158,11 @@ function paced(run: () => void): { readonly tell: () => void; readonly end: () =
 }
 
 /** The header and the question, no records (RFC 1996 s.3.7). */
-function replyTo(bytes: Uint8Array, zone: string): Uint8Array {
+function replyTo(bytes: Uint8Array, zone: string, rcode: number): Uint8Array {
   const question = zone.length + 2 + 4;
   const reply = Uint8Array.from(bytes.subarray(0, HEADER_BYTES + question));
   reply[2] = REPLY_FLAGS;
-  reply[3] = 0;
+  reply[3] = rcode;
   reply.fill(0, 6, HEADER_BYTES);
   return reply;
 }

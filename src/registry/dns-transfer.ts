@@ -7,6 +7,7 @@ import { RCODE, TYPE } from '../dns/constants.js';
 import type { Ms } from '../system/clock.js';
 import { askServer, isLaterSerial, type Transfer, transferZone } from './dns-exchange.js';
 import { zoneServices } from './dns-records.js';
+import type { TsigKey } from './dns-tsig.js';
 import { AGREE_MS } from './revision-memory.js';
 import type { AddressPolicy } from './rows.js';
 import type { Failure, Observation, PollContext } from './sync.js';
@@ -43,15 +44,19 @@ export class DnsTransfer {
     this.#options = options;
   }
 
-  /** Asks one server. */
-  async read(server: ListenAddress, { signal, fresh }: PollContext): Promise<Observation | Failure | Behind> {
+  /** Asks one server, with the key that it shares with us. */
+  async read(
+    server: ListenAddress,
+    { signal, fresh }: PollContext,
+    key?: TsigKey,
+  ): Promise<Observation | Failure | Behind> {
     const { zone } = this.#options;
-    const serial = await this.#serialAt(server, signal);
+    const serial = await this.#serialAt(server, key, signal);
     if (typeof serial !== 'number') return serial;
     if (serial === this.#serial && !fresh) return { kind: 'confirmed' };
     if (this.#isBehind(serial) && !this.#agrees(serial)) return { kind: 'behind', serial };
     const { maxBytes } = this.#options;
-    const transfer = await transferZone({ server, name: zone, signal }, { maxBytes, deadline: TRANSFER_MS });
+    const transfer = await transferZone({ server, name: zone, key, signal }, { maxBytes, deadline: TRANSFER_MS });
     return 'reason' in transfer ? transfer : this.#take(transfer);
   }
 
@@ -93,9 +98,9 @@ export class DnsTransfer {
     };
   }
 
-  async #serialAt(server: ListenAddress, signal: AbortSignal): Promise<number | Failure> {
+  async #serialAt(server: ListenAddress, key: TsigKey | undefined, signal: AbortSignal): Promise<number | Failure> {
     const { zone } = this.#options;
-    const reply = await askServer({ server, name: zone, type: TYPE.SOA, signal });
+    const reply = await askServer({ server, name: zone, type: TYPE.SOA, key, signal });
     if ('reason' in reply) return reply;
     if (reply.rcode === RCODE.NXDOMAIN) return { kind: 'unbelievable', reason: `there is no zone ${zone} (NXDOMAIN)` };
     for (const record of reply.answers) if (record.type === TYPE.SOA && record.name === zone) return record.serial;

@@ -3,13 +3,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Cidr, DnsRegistryConfig, LimitsConfig, ListenAddress } from '../config/types.js';
 import type { Message } from '../dns/read-message.js';
 import type { Ms } from '../system/clock.js';
-import { askServer } from './dns-exchange.js';
+import { type Asking, askServer } from './dns-exchange.js';
 import { DnsLookups } from './dns-lookups.js';
 import { listenForNotify } from './dns-notify.js';
 import { DnsTransfer, TRANSFER_MS } from './dns-transfer.js';
+import type { TsigKey } from './dns-tsig.js';
 import { registryIdentity } from './identity.js';
 import { AddressPolicy } from './rows.js';
 import type { Adapter, Failure, Observation, PollContext } from './sync.js';
+import { readTsigKey } from './tsig-key.js';
 
 export interface DnsRegistryOptions {
   readonly limits: LimitsConfig;
@@ -56,7 +58,8 @@ export class DnsRegistry implements Adapter {
   watch(wake: () => void, failed: (reason: string) => void): void {
     const { notify: listen, servers, zone } = this.#config;
     if (listen === undefined) return;
-    this.#endNotify = listenForNotify({ listen, servers, zone, changed: wake, failed });
+    const key = (): Promise<TsigKey | Failure | undefined> => this.#key();
+    this.#endNotify = listenForNotify({ listen, servers, zone, key, changed: wake, failed });
   }
 
   close(): void {
@@ -64,19 +67,27 @@ export class DnsRegistry implements Adapter {
     this.#endNotify = undefined;
   }
 
-  poll(context: PollContext): Promise<Observation | Failure> {
-    if (this.#transfer !== undefined) return this.#zone(this.#transfer, context);
-    return this.#lookups!.read((name, type) => this.#ask(name, type, context.signal));
+  async poll(context: PollContext): Promise<Observation | Failure> {
+    const key = await this.#key();
+    if (key !== undefined && 'reason' in key) return key;
+    if (this.#transfer !== undefined) return this.#zone(this.#transfer, context, key);
+    return this.#lookups!.read((name, type) => this.#ask({ name, type, key, signal: context.signal }));
+  }
+
+  /** Shared with all servers. */
+  async #key(): Promise<TsigKey | Failure | undefined> {
+    const { tsigKeyFile } = this.#config;
+    return tsigKeyFile === undefined ? undefined : readTsigKey(tsigKeyFile);
   }
 
   /** The zone from the first server that has something new, or confirms what is known. */
-  async #zone(transfer: DnsTransfer, context: PollContext): Promise<Observation | Failure> {
+  async #zone(transfer: DnsTransfer, context: PollContext, key?: TsigKey): Promise<Observation | Failure> {
     const behind: number[] = [];
     const failures = new Map<number, Failure>();
     for (const index of this.#inTurn()) {
       if (context.signal.aborted) break;
       await this.#pace();
-      const result = await transfer.read(this.#config.servers[index]!, context);
+      const result = await transfer.read(this.#config.servers[index]!, context, key);
       if (result.kind === 'behind') behind.push(result.serial);
       else if ('reason' in result) failures.set(index, result);
       else {
@@ -88,12 +99,12 @@ export class DnsRegistry implements Adapter {
     return this.#together(failures);
   }
 
-  async #ask(name: string, type: number, signal: AbortSignal): Promise<Message | Failure> {
+  async #ask(question: Omit<Asking, 'server'>): Promise<Message | Failure> {
     const failures = new Map<number, Failure>();
     for (const index of this.#inTurn()) {
-      if (signal.aborted) break;
+      if (question.signal.aborted) break;
       await this.#pace();
-      const reply = await askServer({ server: this.#config.servers[index]!, name, type, signal });
+      const reply = await askServer({ ...question, server: this.#config.servers[index]! });
       if (!('reason' in reply)) {
         this.#first = index;
         return reply;

@@ -5,7 +5,7 @@ import { systemReason } from './settled-file.js';
 import type { Failure } from './sync.js';
 
 /** Of a password or token in bytes; certificates may be bundles. */
-const MAX_SECRET = 64 * 1024;
+export const MAX_SECRET_BYTES = 64 * 1024;
 const MAX_PEM = 4 * 1024 * 1024;
 
 export interface TlsMaterial {
@@ -16,7 +16,7 @@ export interface TlsMaterial {
 
 /** The secret in a file, without the end of its line. A reason names the file and never what is in it. */
 export async function readSecret(path: string): Promise<{ readonly secret: string } | Failure> {
-  const bytes = await readSmall(path, MAX_SECRET);
+  const bytes = await readSmall(path, MAX_SECRET_BYTES);
   if (!Buffer.isBuffer(bytes)) return bytes;
   const secret = bytes.toString('utf8').trim();
   if (secret === '') return unusable(path, 'it is empty');
@@ -40,7 +40,8 @@ export async function readTls(files: TlsConfig): Promise<TlsMaterial | Failure> 
   return material;
 }
 
-async function readSmall(path: string, most: number): Promise<Buffer | Failure> {
+/** A file of bearable size. */
+export async function readSmall(path: string, most: number): Promise<Buffer | Failure> {
   try {
     const stats = await stat(path);
     if (!stats.isFile()) return unusable(path, 'it is not a regular file');
@@ -51,6 +52,6 @@ async function readSmall(path: string, most: number): Promise<Buffer | Failure> 
   }
 }
 
-function unusable(path: string, reason: string): Failure {
+export function unusable(path: string, reason: string): Failure {
   return { kind: 'unreachable', reason: `${path} cannot be used: ${reason}` };
 }

@@ -1,13 +1,12 @@
 /** Real Consul servers, on ports of their own of the loopback address, with their data in a folder of the test. */
-import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, openSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { request as plainRequest } from 'node:http';
 import { request as tlsRequest } from 'node:https';
 import { join } from 'node:path';
 import { text as readText } from 'node:stream/consumers';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { findConsul } from './consul-build.js';
+import { Daemon } from './daemon.js';
 import { freePorts } from './ports.js';
 
 export { findConsul };
@@ -30,8 +29,6 @@ export interface ConsulOptions {
   readonly more?: Readonly<Record<string, unknown>>;
 }
 
-const START_MS = 30_000;
-const LOOK_MS = 100;
 const PORTS = ['http', 'https', 'dns', 'serf_lan', 'serf_wan', 'server'] as const;
 type Ports = Record<(typeof PORTS)[number], number>;
 
@@ -45,7 +42,7 @@ export class ConsulServer {
   readonly #folder: string;
   readonly #ports: Ports;
   readonly #options: ConsulOptions;
-  #process: ChildProcess | undefined;
+  readonly #daemon: Daemon;
   /** Of the calls of the test. */
   token: string | undefined;
 
@@ -54,11 +51,11 @@ export class ConsulServer {
     this.#ports = ports;
     this.#options = options;
     this.token = options.managementToken;
+    this.#daemon = new Daemon({ folder, command: () => this.#command(), isReady: () => this.#isReady() });
   }
 
   /** Starts a server, and waits for its leader unless it is one of several. */
   static async start(folder: string, options: ConsulOptions = {}): Promise<ConsulServer> {
-    mkdirSync(folder, { recursive: true });
     const free = await freePorts(PORTS.length);
     const ports = Object.fromEntries(PORTS.map((name, i) => [name, free[i]!])) as Ports;
     const server = new ConsulServer(folder, ports, options);
@@ -104,38 +101,22 @@ export class ConsulServer {
 
   /** Of its own process, while it runs. */
   get pid(): number | undefined {
-    return this.#process?.pid;
+    return this.#daemon.pid;
   }
 
   /** Starts it, again after a stop, on the data that is there. */
-  async run(wait = true): Promise<void> {
-    const file = join(this.#folder, 'consul.json');
-    writeFileSync(file, JSON.stringify(this.#configuration()));
-    const log = openSync(join(this.#folder, 'log'), 'a');
-    const child = spawn(findConsul() ?? 'consul', ['agent', '-config-file', file], { stdio: ['ignore', log, log] });
-    child.on('error', () => undefined);
-    this.#process = child;
-    if (wait) await this.ready();
+  run(wait = true): Promise<void> {
+    return this.#daemon.run(wait);
   }
 
   /** Waits for a leader that this server knows, and until it is a node of the catalog itself. */
-  async ready(): Promise<void> {
-    const start = performance.now();
-    while (performance.now() - start < START_MS) {
-      if (await this.#isReady()) return;
-      await sleep(LOOK_MS);
-    }
-    throw new Error(`Consul had no leader within ${START_MS / 1000} s, see ${join(this.#folder, 'log')}`);
+  ready(): Promise<void> {
+    return this.#daemon.ready();
   }
 
   /** Ends its process, by default without a farewell. */
-  async stop(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
-    const child = this.#process;
-    this.#process = undefined;
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
-    const exit = once(child, 'exit');
-    child.kill(signal);
-    await exit;
+  stop(signal?: NodeJS.Signals): Promise<void> {
+    return this.#daemon.stop(signal);
   }
 
   /** Only while it is stopped. */
@@ -207,14 +188,16 @@ export class ConsulServer {
     return reply;
   }
 
+  #command(): readonly [string, ...string[]] {
+    const file = join(this.#folder, 'consul.json');
+    writeFileSync(file, JSON.stringify(this.#configuration()));
+    return [findConsul() ?? 'consul', 'agent', '-config-file', file];
+  }
+
   async #isReady(): Promise<boolean> {
     const { managementToken, servers } = this.#options;
-    try {
-      const reply = await this.call('GET', 'health/service/consul', undefined, { token: managementToken });
-      return reply.status === 200 && (JSON.parse(reply.body) as unknown[]).length >= (servers ?? 1);
-    } catch {
-      return false;
-    }
+    const reply = await this.call('GET', 'health/service/consul', undefined, { token: managementToken });
+    return reply.status === 200 && (JSON.parse(reply.body) as unknown[]).length >= (servers ?? 1);
   }
 
   #configuration(): object {

@@ -2,6 +2,7 @@
 import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { StormWatch } from './storm.js';
 
 export type DnsFault =
   /** Nothing listens. */
@@ -17,10 +18,15 @@ export type DnsFault =
   | { readonly kind: 'cut' }
   /** Half of what is there over TCP, then nothing. */
   | { readonly kind: 'freeze' }
+  /** UDP answers are marked as cut and have no record; over TCP: a byte at a time. */
+  | { readonly kind: 'drip' }
+  /** A bit of the first record is another. */
+  | { readonly kind: 'flip' }
   /** Answers as they are, without any record in them. */
   | { readonly kind: 'no-data' };
 
 const HEADER = 12;
+const DRIP_MS = 200;
 
 export class DnsFaultProxy {
   readonly #upstream: number;
@@ -29,6 +35,7 @@ export class DnsFaultProxy {
   readonly #sockets = new Set<Socket>();
   readonly #peers = new Set<UdpSocket>();
   readonly requests: string[] = [];
+  readonly #storm = new StormWatch();
   port = 0;
   #fault: DnsFault | undefined;
 
@@ -58,8 +65,10 @@ export class DnsFaultProxy {
     if (refused) await this.#listen();
   }
 
+  /** Fails when there was a storm. */
   async stop(): Promise<void> {
     await this.#close();
+    this.#storm.check();
   }
 
   async #listen(): Promise<void> {
@@ -93,6 +102,7 @@ export class DnsFaultProxy {
 
   #answer(query: Buffer, send: (reply: Buffer) => void): void {
     this.requests.push('udp');
+    this.#storm.count();
     const fault = this.#fault;
     if (fault?.kind === 'silent') return;
     if (fault?.kind === 'rcode') {
@@ -116,6 +126,7 @@ export class DnsFaultProxy {
 
   #serve(socket: Socket): void {
     this.requests.push('tcp');
+    this.#storm.count();
     this.#sockets.add(socket);
     socket.on('error', () => undefined);
     socket.once('close', () => this.#sockets.delete(socket));
@@ -134,6 +145,7 @@ export class DnsFaultProxy {
         const now = this.#fault;
         if (now?.kind === 'cut') socket.write(chunk.subarray(0, chunk.length >> 1), () => socket.destroy());
         else if (now?.kind === 'freeze') socket.write(chunk.subarray(0, chunk.length >> 1));
+        else if (now?.kind === 'drip') drip(socket, chunk);
         else if (now === undefined) socket.write(chunk);
         else socket.write(frame(spoil(chunk.subarray(2), query, now, false)));
       });
@@ -141,15 +153,29 @@ export class DnsFaultProxy {
   }
 }
 
+function drip(socket: Socket, bytes: Buffer): void {
+  let at = 0;
+  const timer = setInterval(() => {
+    if (at >= bytes.length) clearInterval(timer);
+    else socket.write(bytes.subarray(at, ++at));
+  }, DRIP_MS);
+  socket.once('close', () => clearInterval(timer));
+}
+
 function frame(message: Buffer): Buffer {
   return Buffer.concat([Buffer.from([message.length >> 8, message.length & 0xff]), message]);
 }
 
+/** Where the question is over. */
+function questionEnd(message: Buffer): number {
+  let end = HEADER;
+  while (message[end] !== undefined && message[end] !== 0) end += message[end]! + 1;
+  return end + 5;
+}
+
 /** A reply with the question and nothing else. */
 function bare(query: Buffer, rcode: number, truncated = false): Buffer {
-  let end = HEADER;
-  while (query[end] !== undefined && query[end] !== 0) end += query[end]! + 1;
-  const reply = Buffer.from(query.subarray(0, end + 5));
+  const reply = Buffer.from(query.subarray(0, questionEnd(query)));
   reply[2] = 0x84 | (truncated ? 2 : 0);
   reply[3] = rcode;
   reply.fill(0, 6, HEADER);
@@ -165,7 +191,14 @@ function spoil(reply: Buffer, query: Buffer, fault: DnsFault | undefined, udp: b
     case 'wrong-id':
       other[0] = other[0]! ^ 0xff;
       return other;
+    case 'flip': {
+      // The TTL of a record whose name is a pointer.
+      const at = questionEnd(other) + 9;
+      if (at < other.length) other[at] = other[at]! ^ 1;
+      return other;
+    }
     case 'cut':
+    case 'drip':
     case 'freeze':
       return udp ? bare(query, 0, true) : reply;
     case 'no-data':

@@ -1,52 +1,74 @@
-/** A real Knot DNS with one zone that is rewritten and loaded anew, on a port of its own. */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { createSocket } from 'node:dgram';
-import { once } from 'node:events';
-import { mkdirSync, writeFileSync } from 'node:fs';
+/** A real name server with one zone that is rewritten and loaded anew, on a port of its own: Knot DNS, NSD or BIND. */
+import { spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { askUdp, question } from '../server-fixture.js';
+import { Daemon } from './daemon.js';
+import { missing } from './name-servers.js';
 import { freePorts } from './ports.js';
 
-/** Whether it is installed. */
-export function hasKnot(): boolean {
-  return spawnSync('knotd', ['--version']).status === 0;
+export type DnsProgram = 'knotd' | 'nsd' | 'named';
+
+/** What is not installed for it, if anything. */
+export function missingFor(program: DnsProgram): string | false {
+  return program === 'knotd' ? missing('knotd', 'knotc') : missing(program);
 }
 
 export const DNS_ZONE = 'corp.test';
 
+export interface SharedKey {
+  readonly name: string;
+  readonly algorithm: string;
+  /** Base64. */
+  readonly secret: string;
+}
+
+export interface DnsServerOptions {
+  /** Knot DNS by default. */
+  readonly program?: DnsProgram;
+  /** Port that is told of changes. */
+  readonly notify?: number;
+  /** Whoever takes the zone has to sign with it, and it signs what it tells. */
+  readonly key?: SharedKey;
+}
+
 export class DnsServer {
   readonly port: number;
   readonly #folder: string;
-  #process: ChildProcess | undefined;
+  readonly #program: DnsProgram;
+  readonly #daemon: Daemon;
   /** Endpoints by service. */
   readonly services = new Map<string, readonly string[]>();
   serial = 1;
 
-  private constructor(folder: string, port: number) {
+  private constructor(folder: string, port: number, program: DnsProgram) {
     this.#folder = folder;
+    this.#program = program;
     this.port = port;
+    this.#daemon = new Daemon({
+      folder,
+      command: () => COMMANDS[program](this.#config),
+      isReady: async () => (await askUdp({ address: '127.0.0.1', port }, question(DNS_ZONE, 'SOA'), 200))?.rcode === 0,
+      ...(program === 'knotd' ? {} : { signal: 'SIGTERM' }),
+    });
   }
 
-  /** @param notify port that is told of changes */
-  static async start(folder: string, notify?: number): Promise<DnsServer> {
-    mkdirSync(folder, { recursive: true });
+  static async start(folder: string, options: DnsServerOptions = {}): Promise<DnsServer> {
     const [port] = await freePorts(1);
-    const server = new DnsServer(folder, port!);
+    const server = new DnsServer(folder, port!, options.program ?? 'knotd');
     server.#write();
-    writeFileSync(join(folder, 'knot.conf'), server.#config(notify));
+    server.configure(options);
     await server.run();
     return server;
   }
 
-  async run(): Promise<void> {
-    const child = spawn('knotd', ['-c', join(this.#folder, 'knot.conf')], { stdio: 'ignore' });
-    child.on('error', () => undefined);
-    this.#process = child;
-    for (let i = 0; i < 100; i++) {
-      if (await this.#answers()) return;
-      await sleep(100);
-    }
-    throw new Error('knotd did not answer');
+  /** Only while it is stopped. */
+  configure(options: Omit<DnsServerOptions, 'program'>): void {
+    writeFileSync(this.#config, CONFIGS[this.#program]({ ...options, folder: this.#folder, port: this.port }));
+  }
+
+  run(): Promise<void> {
+    return this.#daemon.run();
   }
 
   /** After a stop, with the zone and the serial as they are here now. */
@@ -56,29 +78,32 @@ export class DnsServer {
     await this.run();
   }
 
-  async stop(): Promise<void> {
-    const child = this.#process;
-    this.#process = undefined;
-    if (child === undefined || child.exitCode !== null) return;
-    const exit = once(child, 'exit');
-    child.kill('SIGKILL');
-    await exit;
+  stop(): Promise<void> {
+    return this.#daemon.stop();
   }
 
   async put(service: string, addresses: readonly string[]): Promise<void> {
     this.services.set(service, addresses);
-    await this.#reload();
+    this.#reload();
   }
 
   async remove(service: string): Promise<void> {
     this.services.delete(service);
-    await this.#reload();
+    this.#reload();
   }
 
-  async #reload(): Promise<void> {
+  get #config(): string {
+    return join(this.#folder, 'conf');
+  }
+
+  #reload(): void {
     this.serial++;
     this.#write();
-    const done = spawnSync('knotc', ['-c', join(this.#folder, 'knot.conf'), '-b', 'zone-reload', DNS_ZONE]);
+    if (this.#program !== 'knotd') {
+      this.#daemon.tell('SIGHUP');
+      return;
+    }
+    const done = spawnSync('knotc', ['-c', this.#config, '-b', 'zone-reload', DNS_ZONE]);
     if (done.status !== 0) throw new Error(`knotc: ${done.stderr}`);
   }
 
@@ -97,45 +122,77 @@ export class DnsServer {
     }
     writeFileSync(join(this.#folder, 'zone'), `${lines.join('\n')}\n`);
   }
+}
 
-  #config(notify: number | undefined): string {
-    return `
+const COMMANDS: Readonly<Record<DnsProgram, (config: string) => readonly [string, ...string[]]>> = {
+  knotd: (config) => ['knotd', '-c', config],
+  nsd: (config) => ['nsd', '-d', '-c', config],
+  named: (config) => ['named', '-g', '-n', '1', '-c', config],
+};
+
+type Place = Omit<DnsServerOptions, 'program'> & { readonly folder: string; readonly port: number };
+
+const CONFIGS: Readonly<Record<DnsProgram, (place: Place) => string>> = {
+  knotd: ({ folder, port, notify, key }) => `
 server:
-  rundir: "${this.#folder}"
-  listen: 127.0.0.1@${this.port}
+  rundir: "${folder}"
+  listen: 127.0.0.1@${port}
 database:
-  storage: "${this.#folder}"
-${notify === undefined ? '' : `remote:\n  - id: observer\n    address: 127.0.0.1@${notify}\n`}acl:
+  storage: "${folder}"
+${key === undefined ? '' : `key:\n  - id: ${key.name}\n    algorithm: ${key.algorithm}\n    secret: ${key.secret}\n`}
+${notify === undefined ? '' : `remote:\n  - id: observer\n    address: 127.0.0.1@${notify}\n${key === undefined ? '' : `    key: ${key.name}\n`}`}
+acl:
   - id: everybody
     address: 127.0.0.1
     action: transfer
+${key === undefined ? '' : `    key: ${key.name}\n`}
 zone:
   - domain: ${DNS_ZONE}
-    file: "${this.#folder}/zone"
+    file: "${folder}/zone"
     zonefile-sync: -1
     zonefile-load: whole
     journal-content: none
     acl: everybody
-${notify === undefined ? '' : '    notify: observer\n'}`;
-  }
+${notify === undefined ? '' : '    notify: observer\n'}`,
 
-  #answers(): Promise<boolean> {
-    return new Promise((resolve) => {
-      const socket = createSocket('udp4');
-      const end = (yes: boolean): void => {
-        clearTimeout(timer);
-        socket.close();
-        resolve(yes);
-      };
-      const timer = setTimeout(end, 200, false);
-      socket.on('error', () => undefined);
-      socket.on('message', (bytes) => end((bytes[3]! & 15) === 0));
-      // SOA of the zone.
-      const name = Buffer.concat(
-        DNS_ZONE.split('.').map((label) => Buffer.from([label.length, ...Buffer.from(label)])),
-      );
-      const head = Buffer.from([0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
-      socket.send(Buffer.concat([head, name, Buffer.from([0, 0, 6, 0, 1])]), this.port, '127.0.0.1');
-    });
-  }
-}
+  nsd: ({ folder, port, notify, key }) => `
+server:
+  ip-address: 127.0.0.1@${port}
+  server-count: 1
+  username: ""
+  chroot: ""
+  zonesdir: "${folder}"
+  database: ""
+  pidfile: ""
+  xfrdfile: "${folder}/xfrd"
+  xfrdir: "${folder}"
+  zonelistfile: "${folder}/list"
+  zonefiles-check: yes
+  rrl-ratelimit: 0
+remote-control:
+  control-enable: no
+${key === undefined ? '' : `key:\n  name: "${key.name}"\n  algorithm: ${key.algorithm}\n  secret: "${key.secret}"\n`}
+zone:
+  name: "${DNS_ZONE}"
+  zonefile: "${folder}/zone"
+  provide-xfr: 127.0.0.1 ${key?.name ?? 'NOKEY'}
+${notify === undefined ? '' : `  notify: 127.0.0.1@${notify} ${key?.name ?? 'NOKEY'}\n  notify-retry: 5\n`}`,
+
+  named: ({ folder, port, notify, key }) => `
+options {
+  listen-on port ${port} { 127.0.0.1; };
+  listen-on-v6 { none; };
+  directory "${folder}";
+  pid-file none; session-keyfile none; lock-file none; managed-keys-directory "${folder}";
+  recursion no; dnssec-validation no; version none; empty-zones-enable no;
+  notify explicit; notify-delay 0; notify-rate 100; startup-notify-rate 100;
+};
+controls { };
+${key === undefined ? '' : `key "${key.name}" { algorithm ${key.algorithm}; secret "${key.secret}"; };`}
+zone "${DNS_ZONE}" {
+  type primary;
+  file "${folder}/zone";
+  allow-transfer { ${key === undefined ? '127.0.0.1' : `key "${key.name}"`}; };
+${notify === undefined ? '' : `  also-notify { 127.0.0.1 port ${notify}${key === undefined ? '' : ` key "${key.name}"`}; };\n`}};
+`,
+};

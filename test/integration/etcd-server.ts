@@ -1,9 +1,8 @@
 /** A real etcd of one member, on ports of its own, with its data in a folder of the test. */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
-import { cpSync, mkdirSync, rmSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { Daemon } from './daemon.js';
 import { freePorts } from './ports.js';
 
 /** The version that is installed, undefined when there is none. */
@@ -20,7 +19,7 @@ export class EtcdServer {
   readonly #name: string;
   /** Of all members, as etcd wants it. */
   readonly #cluster: string;
-  #process: ChildProcess | undefined;
+  readonly #daemon: Daemon;
   #token: string | undefined;
 
   private constructor(folder: string, ports: readonly [number, number], name: string, cluster: string) {
@@ -28,10 +27,10 @@ export class EtcdServer {
     this.#ports = ports;
     this.#name = name;
     this.#cluster = cluster;
+    this.#daemon = new Daemon({ folder, command: () => this.#command(), isReady: () => this.#isHealthy() });
   }
 
   static async start(folder: string): Promise<EtcdServer> {
-    mkdirSync(folder, { recursive: true });
     const [server] = await EtcdServer.cluster(folder, 1);
     return server!;
   }
@@ -41,9 +40,7 @@ export class EtcdServer {
     const ports = await freePorts(2 * size);
     const peers = Array.from({ length: size }, (_, i) => `m${i}=http://127.0.0.1:${ports[2 * i + 1]}`);
     const members = peers.map((_, i) => {
-      const own = join(folder, `m${i}`);
-      mkdirSync(own, { recursive: true });
-      return new EtcdServer(own, [ports[2 * i]!, ports[2 * i + 1]!], `m${i}`, peers.join());
+      return new EtcdServer(join(folder, `m${i}`), [ports[2 * i]!, ports[2 * i + 1]!], `m${i}`, peers.join());
     });
     await Promise.all(members.map((member) => member.run()));
     return members;
@@ -71,34 +68,12 @@ export class EtcdServer {
   }
 
   /** Starts it, again after a stop, on the data that is there. */
-  async run(): Promise<void> {
-    const peers = `http://127.0.0.1:${this.#ports[1]}`;
-    const child = spawn(
-      'etcd',
-      [
-        ...['--name', this.#name, '--data-dir', this.#data, '--initial-cluster', this.#cluster],
-        ...['--listen-client-urls', this.origin, '--advertise-client-urls', this.origin],
-        ...['--listen-peer-urls', peers, '--initial-advertise-peer-urls', peers],
-        ...['--heartbeat-interval', '500', '--election-timeout', '5000'],
-      ],
-      { stdio: 'ignore' },
-    );
-    child.on('error', () => undefined);
-    this.#process = child;
-    for (let i = 0; i < 200; i++) {
-      if (await this.#healthy()) return;
-      await sleep(100);
-    }
-    throw new Error('etcd did not become healthy');
+  run(): Promise<void> {
+    return this.#daemon.run();
   }
 
-  async stop(): Promise<void> {
-    const child = this.#process;
-    this.#process = undefined;
-    if (child === undefined || child.exitCode !== null) return;
-    const exit = once(child, 'exit');
-    child.kill('SIGKILL');
-    await exit;
+  stop(): Promise<void> {
+    return this.#daemon.stop();
   }
 
   wipe(): void {
@@ -125,6 +100,11 @@ export class EtcdServer {
     await this.call('kv/deleterange', { key: base64(key) });
   }
 
+  /** All keys with this prefix, which ends with a slash, at once. */
+  async deleteBelow(prefix: string): Promise<void> {
+    await this.call('kv/deleterange', { key: base64(prefix), range_end: base64(`${prefix.slice(0, -1)}0`) });
+  }
+
   /** As this user from now on. What changes users ends tokens. */
   async signIn(name: string, password: string): Promise<void> {
     this.#token = undefined;
@@ -141,12 +121,19 @@ export class EtcdServer {
     return await response.json();
   }
 
-  async #healthy(): Promise<boolean> {
-    try {
-      const health = (await (await fetch(`${this.origin}/health`)).json()) as { health?: unknown };
-      return health.health === 'true';
-    } catch {
-      return false;
-    }
+  #command(): readonly [string, ...string[]] {
+    const peers = `http://127.0.0.1:${this.#ports[1]}`;
+    return [
+      'etcd',
+      ...['--name', this.#name, '--data-dir', this.#data, '--initial-cluster', this.#cluster],
+      ...['--listen-client-urls', this.origin, '--advertise-client-urls', this.origin],
+      ...['--listen-peer-urls', peers, '--initial-advertise-peer-urls', peers],
+      ...['--heartbeat-interval', '500', '--election-timeout', '5000'],
+    ];
+  }
+
+  async #isHealthy(): Promise<boolean> {
+    const health = (await (await fetch(`${this.origin}/health`)).json()) as { health?: unknown };
+    return health.health === 'true';
   }
 }

@@ -1,11 +1,12 @@
 /** Other name servers on ports of their own: whom holdfast asks, and whom it is compared with. */
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { freePort } from '../blackbox/program.js';
-import { askUdp, question, until } from '../server-fixture.js';
+import { askUdp, question } from '../server-fixture.js';
+import { Daemon } from './daemon.js';
 
 export const missing = (...commands: readonly string[]): string | false => {
   const none = commands.filter((command) => spawnSync('sh', ['-c', `command -v ${command}`]).status !== 0);
@@ -23,22 +24,15 @@ async function start(
   const folder = mkdtempSync(join(tmpdir(), `${title}-`));
   t.teardown(() => rmSync(folder, { recursive: true, force: true }));
   const port = await freePort();
-  const [program, ...words] = command(folder, port);
-  const child = spawn(program, words, { stdio: ['ignore', 'pipe', 'pipe'], cwd: folder });
-  let output = '';
-  child.stdout.on('data', (data) => (output += data));
-  child.stderr.on('data', (data) => (output += data));
-  const ended = new Promise<void>((done) => child.on('close', () => done()));
-  t.teardown(async () => {
-    child.kill('SIGTERM');
-    const late = setTimeout(() => child.kill('SIGKILL'), 2_000);
-    await ended;
-    clearTimeout(late);
+  const daemon = new Daemon({
+    folder,
+    command: () => started,
+    isReady: async () => (await askUdp({ address: '127.0.0.1', port }, question(name, 'SOA'), 200))?.rcode === 0,
+    signal: 'SIGTERM',
   });
-  await until(async () => {
-    if (child.exitCode !== null) throw new Error(`${title} ended: ${output}`);
-    return (await askUdp({ address: '127.0.0.1', port }, question(name, 'SOA'), 200))?.rcode === 0;
-  });
+  const started = command(folder, port);
+  t.teardown(() => daemon.stop());
+  await daemon.run();
   return port;
 }
 

@@ -131,6 +131,10 @@ export const registryOptions = {
     transfer: choice(['axfr'], 'Takes a zone whole, when its serial has moved. Either this or `names`.', {}),
     zone: zoneName('Which zone is taken.', { defaultText: 'the name of the zone that this is the registry of' }),
     notify: listenAddress('Where NOTIFY is taken, from the addresses of `servers` only. Without it, nowhere.', {}),
+    tsigKeyFile: path(
+      'A file with the key that is shared with `servers` (TSIG), as `tsig-keygen` writes it, or `ALGORITHM:NAME:SECRET`. Questions are signed with it, and answers and NOTIFY without its signature not believed. Read again before each use.',
+      {},
+    ),
     names: list(
       zoneName('A name.', {}),
       '["_orders._tcp.example"]',
