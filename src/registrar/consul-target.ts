@@ -31,6 +31,8 @@ export class ConsulTarget implements Target {
   readonly #place: ConsulRegistryConfig;
   readonly #options: ConsulTargetOptions;
   readonly #id: string;
+  /** As it was sent last: no reason may repeat it. */
+  #token: string | undefined;
 
   constructor(place: ConsulRegistryConfig, options: ConsulTargetOptions) {
     this.#http = new PlainHttp(place);
@@ -69,7 +71,7 @@ export class ConsulTarget implements Target {
     if (metaOwner(found) !== this.#options.owner) return { kind: 'gone' };
     const reply = await this.#call('PUT', `agent/service/deregister/${this.#id}`, undefined, signal);
     if (reply.kind !== 'reply') return reply;
-    return reply.status === 200 || isUnknown(reply) ? { kind: 'gone' } : failureOf(reply);
+    return reply.status === 200 || isUnknown(reply) ? { kind: 'gone' } : this.#failure(reply);
   }
 
   /** The service as the agent has it, with its checks; undefined when it knows none of this id. */
@@ -77,8 +79,8 @@ export class ConsulTarget implements Target {
     const reply = await this.#call('GET', `agent/health/service/id/${this.#id}?format=json`, undefined, signal);
     if (reply.kind !== 'reply') return reply;
     // The status of the answer is that of the checks: 429 warning, 503 critical.
-    if (![200, 429, 503].includes(reply.status)) return isUnknown(reply) ? undefined : failureOf(reply);
-    return readService(reply) ?? failureOf(reply);
+    if (![200, 429, 503].includes(reply.status)) return isUnknown(reply) ? undefined : this.#failure(reply);
+    return readService(reply) ?? this.#failure(reply);
   }
 
   async #register(entry: Entry, signal: AbortSignal): Promise<Failure | undefined> {
@@ -87,7 +89,7 @@ export class ConsulTarget implements Target {
     const body = definitionOf(id, entry, owner, `${ttl}ms`, removal);
     const reply = await this.#call('PUT', 'agent/service/register', body, signal);
     if (reply.kind !== 'reply') return reply;
-    return reply.status === 200 ? undefined : failureOf(reply);
+    return reply.status === 200 ? undefined : this.#failure(reply);
   }
 
   /**
@@ -105,7 +107,12 @@ export class ConsulTarget implements Target {
     const query = enable ? `enable=true&reason=${encodeURIComponent(DRAIN_REASON)}` : 'enable=false';
     const reply = await this.#call('PUT', `agent/service/maintenance/${this.#id}?${query}`, undefined, signal);
     if (reply.kind !== 'reply') return reply;
-    return reply.status === 200 ? undefined : failureOf(reply);
+    return reply.status === 200 ? undefined : this.#failure(reply);
+  }
+
+  #failure({ status, header, body }: HttpReply): Failure {
+    const secrets = this.#token === undefined ? [] : [this.#token];
+    return statusFailure(status, header('retry-after'), printable(body.toString('utf8'), secrets));
   }
 
   async #call(
@@ -121,6 +128,7 @@ export class ConsulTarget implements Target {
       const read = await readSecret(tokenFile);
       if ('kind' in read) return read;
       headers['x-consul-token'] = read.secret;
+      this.#token = read.secret;
     }
     const url = new URL(`/v1/${path}`, addresses[0]);
     if (namespace !== undefined) url.searchParams.set('ns', namespace);
@@ -144,10 +152,6 @@ function outputOf({ state }: Entry): string {
 /** 404, and the 500 of agents before they had it. */
 function isUnknown({ status, body }: HttpReply): boolean {
   return status === 404 || (status === 500 && /unknown service/i.test(body.toString('utf8')));
-}
-
-function failureOf({ status, header, body }: HttpReply): Failure {
-  return statusFailure(status, header('retry-after'), printable(body.toString('utf8')));
 }
 
 function readService(reply: HttpReply): AgentService | undefined {

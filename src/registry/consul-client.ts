@@ -66,7 +66,7 @@ export class ConsulClient {
       deadline: query.wait === undefined ? deadline : query.wait * WAIT_FACTOR + deadline,
       maxBody: this.#maxBody,
     });
-    return reply.kind === 'reply' ? readReply(reply) : reply;
+    return reply.kind === 'reply' ? readReply(reply, Object.values(headers)) : reply;
   }
 
   /** The token is read again for every request. */
@@ -91,11 +91,11 @@ export class ConsulClient {
   }
 }
 
-function readReply(reply: HttpReply): ConsulReply | Failure {
+function readReply(reply: HttpReply, secrets: readonly string[]): ConsulReply | Failure {
   const { status, header } = reply;
   if (status !== 200 && (status !== 404 || header('x-consul-index') === undefined)) {
     const failure = statusFailure(status, header('retry-after'));
-    const words = wordsOf(reply);
+    const words = wordsOf(reply, secrets);
     return words === '' ? failure : { ...failure, reason: `${failure.reason}: ${words}` };
   }
   const began = performance.now();
@@ -124,8 +124,8 @@ function readIndex(text: string | undefined): bigint | undefined {
 }
 
 /** What Consul says of an error is a line of text; a page of a proxy is none. Names of tokens are in it at times. */
-function wordsOf(reply: HttpReply): string {
+function wordsOf(reply: HttpReply, secrets: readonly string[]): string {
   const text = reply.body.toString('utf8').trim();
   if (text === '' || /^[<{[]/.test(text)) return '';
-  return printable(text.replace(/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/gi, '...')).slice(0, 160);
+  return printable(text.replace(/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/gi, '...'), secrets).slice(0, 160);
 }

@@ -72,7 +72,7 @@ export class EtcdCalls {
         deadline,
         maxBody: this.#maxBody,
       });
-      return reply.kind === 'reply' ? readReply<T>(reply) : reply;
+      return reply.kind === 'reply' ? readReply<T>(reply, secretsOf(headers)) : reply;
     });
   }
 
@@ -125,7 +125,7 @@ export class EtcdCalls {
       maxBody: MAX_TOKEN_REPLY,
     });
     if (reply.kind !== 'reply') return reply;
-    const result = readReply<{ token?: unknown }>(reply);
+    const result = readReply<{ token?: unknown }>(reply, [read.secret]);
     if (isFailure(result)) return result;
     const { token } = result;
     if (typeof token === 'string' && /^[\x21-\x7e]+$/.test(token)) return token;
@@ -161,8 +161,8 @@ export class EtcdGateway extends EtcdCalls {
         deadline,
         maxBody: this.#maxLine,
       });
-      if (stream.kind === 'stream') return { messages: messagesOf(stream.lines) };
-      return stream.kind === 'reply' ? replyFailure(stream) : stream;
+      if (stream.kind === 'stream') return { messages: messagesOf(stream.lines, secretsOf(headers)) };
+      return stream.kind === 'reply' ? replyFailure(stream, secretsOf(headers)) : stream;
     });
   }
 }
@@ -181,8 +181,8 @@ export function rangeEnd(prefix: string): string {
   return `${prefix.slice(0, -1)}${String.fromCharCode(prefix.charCodeAt(prefix.length - 1) + 1)}`;
 }
 
-function readReply<T extends object>(reply: HttpReply): T | Failure {
-  if (reply.status !== 200) return replyFailure(reply);
+function readReply<T extends object>(reply: HttpReply, secrets: readonly string[]): T | Failure {
+  if (reply.status !== 200) return replyFailure(reply, secrets);
   try {
     const value: unknown = JSON.parse(reply.body.toString('utf8'));
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as T;
@@ -193,7 +193,7 @@ function readReply<T extends object>(reply: HttpReply): T | Failure {
 }
 
 /** A status with the words of etcd, where it has any. */
-function replyFailure(reply: HttpReply): Failure {
+function replyFailure(reply: HttpReply, secrets: readonly string[]): Failure {
   let words = '';
   try {
     const { error, message } = JSON.parse(reply.body.toString('utf8')) as { error?: unknown; message?: unknown };
@@ -202,16 +202,24 @@ function replyFailure(reply: HttpReply): Failure {
   } catch {
     // Not etcd's own words: a proxy's page.
   }
-  return statusFailure(reply.status, reply.header('retry-after'), words);
+  return statusFailure(reply.status, reply.header('retry-after'), printable(words, secrets));
 }
 
-async function* messagesOf(lines: AsyncIterable<string>): AsyncGenerator<WatchMessage> {
+/** What a reason may not repeat. */
+function secretsOf({ authorization }: Readonly<Record<string, string>>): readonly string[] {
+  return authorization === undefined ? [] : [authorization];
+}
+
+async function* messagesOf(lines: AsyncIterable<string>, secrets: readonly string[]): AsyncGenerator<WatchMessage> {
   try {
     for await (const line of lines) {
       const { result, error } = JSON.parse(line) as { result?: WatchMessage; error?: { message?: unknown } };
-      if (error != null) throw new Error(`the watch failed: ${printable(String(error.message ?? 'no reason'))}`);
+      if (error != null)
+        throw new Error(`the watch failed: ${printable(String(error.message ?? 'no reason'), secrets)}`);
       if (typeof result !== 'object' || result === null) throw new Error('the watch is not that of etcd');
-      yield result;
+      // What a reason will be made of.
+      const { cancel_reason: words } = result;
+      yield typeof words === 'string' ? { ...result, cancel_reason: printable(words, secrets) } : result;
     }
   } catch (error) {
     if (error instanceof SyntaxError) throw new Error('the watch is not that of etcd', { cause: error });

@@ -32,10 +32,23 @@ export function isFailure(value: object): value is Failure {
   return 'reason' in value && 'kind' in value && (value.kind === 'unreachable' || value.kind === 'unbelievable');
 }
 
-/** Text of a server as a reason may show it: one line, printable, of bearable length. */
-export function printable(text: string): string {
-  const line = text.replace(/[^\x20-\x7e]+/g, ' ').trim();
+/**
+ * Text of a server as a reason may show it: one line, printable, of bearable length.
+ * @param secrets what the server was told, and may repeat
+ */
+export function printable(text: string, secrets: readonly string[] = []): string {
+  const line = secrets
+    .reduce(withoutSecret, text)
+    .replace(/[^\x20-\x7e]+/g, ' ')
+    .trim();
   return line.length > MAX_WORDS ? `${line.slice(0, MAX_WORDS)}...` : line;
+}
+
+/** In whatever form it was repeated. */
+function withoutSecret(text: string, secret: string): string {
+  const bytes = Buffer.from(secret);
+  const forms = [secret, JSON.stringify(secret).slice(1, -1), encodeURIComponent(secret), bytes.toString('base64')];
+  return forms.reduce((rest, form) => rest.replaceAll(form, '...'), text);
 }
 
 /** A failed connection or a broken answer. */

@@ -4,7 +4,7 @@ import type { Ms } from '../system/clock.js';
 import { HttpClient } from './http-client.js';
 import { statusFailure } from './http-failure.js';
 import { readTargets, type TargetsOptions } from './http-targets.js';
-import { registryIdentity } from './identity.js';
+import { registryIdentity, shownUrl } from './identity.js';
 import { AddressPolicy } from './rows.js';
 import { readSecret } from './secret-files.js';
 import type { Adapter, Failure, Observation, PollContext } from './sync.js';
@@ -40,7 +40,7 @@ export class HttpRegistry implements Adapter {
       serviceLabel: config.serviceLabel,
       port: config.port,
       policy: new AddressPolicy(allowAddresses, false),
-      where: config.url,
+      where: shownUrl(config.url),
       limits,
     };
     this.#client = new HttpClient(config);
@@ -52,7 +52,7 @@ export class HttpRegistry implements Adapter {
 
   async poll({ signal }: PollContext): Promise<Observation | Failure> {
     const result = await this.#read(signal);
-    return 'reason' in result ? { ...result, reason: `${this.#config.url}: ${result.reason}` } : result;
+    return 'reason' in result ? { ...result, reason: `${shownUrl(this.#config.url)}: ${result.reason}` } : result;
   }
 
   async #read(signal: AbortSignal): Promise<Observation | Failure> {

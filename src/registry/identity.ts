@@ -1,4 +1,5 @@
 /** The identity of a registry: what a snapshot and a report belong to. */
+import { createHash } from 'node:crypto';
 import type { ListenAddress, RegistryConfig } from '../config/types.js';
 
 /** One registry, without secrets, such as `file:/etc/holdfast/services.yaml`; a part of one with its filter. */
@@ -27,12 +28,19 @@ export function registryPlace(config: RegistryConfig): string {
     case 'dns':
       return `${config.servers.map(server).join(',')}/${config.names?.join(',') ?? config.zone}`;
     case 'http':
-      return config.url;
+      return shownUrl(config.url);
   }
 }
 
 function server({ address, port }: ListenAddress): string {
   return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
+}
+
+/** A URL as it may be shown and kept: what it asks for may be a secret, and stands as a digest that tells it apart. */
+export function shownUrl(text: string): string {
+  const at = text.indexOf('?');
+  if (at === -1) return text;
+  return `${text.slice(0, at)}?${createHash('sha256').update(text.slice(at)).digest('hex').slice(0, 8)}`;
 }
 
 /** All registries of a zone, in order of belief: the `registry` of its snapshot (R29). */

@@ -4,6 +4,7 @@ import { createServer, type IncomingMessage, request, type Server, type ServerRe
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { text as readText } from 'node:stream/consumers';
+import { StormWatch } from './storm.js';
 
 export type Fault =
   /** Nothing listens. */
@@ -43,6 +44,9 @@ export class FaultProxy {
   readonly #sockets = new Set<Socket>();
   /** Of every request that came. */
   readonly requests: string[] = [];
+  readonly #storm = new StormWatch();
+  /** Zones that ask here. */
+  askers = 1;
   #fault: Fault | undefined;
   readonly #host: string;
   #port: number;
@@ -104,8 +108,10 @@ export class FaultProxy {
     this.#drop();
   }
 
+  /** Fails when there was a storm. */
   async stop(): Promise<void> {
     if (this.#server.listening) await this.#close();
+    this.#storm.check(this.askers);
   }
 
   async #listen(port: number): Promise<void> {
@@ -133,6 +139,7 @@ export class FaultProxy {
   async #handle(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const path = req.url ?? '/';
     this.requests.push(path);
+    this.#storm.count();
     res.on('error', () => undefined);
     try {
       const body = await readText(req);

@@ -203,15 +203,22 @@ export function url<const G extends Given>(description: string, given: G): Made<
     'URL',
     (input) => {
       const parsed = typeof input === 'string' && URL.canParse(input) ? new URL(input) : undefined;
-      if (!parsed || !['http:', 'https:'].includes(parsed.protocol)) {
-        return expected('a URL such as http://127.0.0.1:8500', input);
+      if (parsed && (parsed.username !== '' || parsed.password !== '')) {
+        return new Wrong('credentials do not belong in a URL');
       }
-      if (parsed.username !== '' || parsed.password !== '') return new Wrong('credentials do not belong in a URL');
+      if (!parsed || !['http:', 'https:'].includes(parsed.protocol)) {
+        return expected('a URL such as http://127.0.0.1:8500', withoutSecrets(input));
+      }
       return input as string;
     },
     description,
     given,
   ) as Made<string, G>;
+}
+
+/** What was written for a URL, as an error may repeat it: errors are logged. */
+function withoutSecrets(input: unknown): unknown {
+  return typeof input === 'string' ? input.replace(/\/\/[^/]*@/, '//...@').replace(/\?.*$/s, '?...') : input;
 }
 
 /** The `http` or `https` URL of a server as a whole. Without the last slash. */
@@ -224,7 +231,9 @@ export function origin<const G extends Given>(description: string, given: G): Ma
       if (!result.success) return new Wrong(result.error.issues[0]!.message);
       const parsed = new URL(result.data as string);
       const bare = parsed.pathname === '/' && parsed.search === '' && parsed.hash === '';
-      return bare ? parsed.origin : expected('a URL without a path, such as http://127.0.0.1:2379', input);
+      return bare
+        ? parsed.origin
+        : expected('a URL without a path, such as http://127.0.0.1:2379', withoutSecrets(input));
     },
     description,
     given,
