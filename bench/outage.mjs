@@ -1,6 +1,7 @@
 /**
  * `npm run bench:outage`: 1,000 names with a TTL of 5 s are known, then their source goes, and a third of the endpoints
- * with it. What is answered 8 s later, the second time, and after a restart in the outage?
+ * with it. What is answered 8 s later, the second time, and after a restart in the outage? A loop that sends back what
+ * comes is asked the same in turn: where that takes longer than the limit, the machine says nothing about a server.
  */
 import { once } from 'node:events';
 import { unlinkSync } from 'node:fs';
@@ -26,6 +27,9 @@ const LATER_MS = 8000;
 const RESTART_MS = 3000;
 const RATE = 500;
 const PATIENCE_MS = 5000;
+const WORST_MS = 5;
+/** As answer threads have. */
+const LOOP_NICE = '-10';
 const SAMPLE = 100;
 const SAMPLE_AT_ONCE = 20;
 const PROBED_MS = 6000;
@@ -45,11 +49,13 @@ await atWorkbench(async (bench) => {
   const dying = await backend();
   const data = dataSet(bench, live.address().port, dying.address().port);
   const upstream = await startUpstream(bench, data.zoneFile());
+  const loop = await bench.port();
+  bench.start(bench.tool('c-loop'), [String(loop), LOOP_NICE]);
   const results = [];
   for (const server of tried) {
     const folder = bench.folder(server.key);
     const port = await bench.port();
-    const context = { bench, folder, port, data, dying, upstream };
+    const context = { bench, folder, port, data, dying, upstream, loop };
     results.push(await outage(context, server === HOLDFAST ? holdfast(context) : peer(context, server)));
   }
   report(results, versionFacts(tried, missing));
@@ -102,7 +108,7 @@ function peer({ bench, folder, port, data, upstream }, server) {
 }
 
 /** One server through its outage. */
-async function outage({ bench, port, data, dying }, { server, start, beside, cut, mend }) {
+async function outage({ bench, port, data, dying, loop }, { server, start, beside, cut, mend }) {
   const file = data.questions('SRV');
   const { port: deadPort } = dying.address();
   const companion = beside();
@@ -115,12 +121,12 @@ async function outage({ bench, port, data, dying }, { server, start, beside, cut
     cut();
     dying.close();
     await sleep(LATER_MS);
-    const first = await pass(bench, port, file, deadPort);
-    const second = await pass(bench, port, file, deadPort);
+    const first = await pass(bench, port, file, deadPort, loop);
+    const second = await pass(bench, port, file, deadPort, loop);
     await running.kill();
     running = start();
     await sleep(RESTART_MS);
-    const restarted = await pass(bench, port, file, deadPort);
+    const restarted = await pass(bench, port, file, deadPort, loop);
     say(`${server.title}, load ${load()}: ${[first, second, restarted].map(cell).join('; ')}`);
     return { server, passes: [first, second, restarted] };
   } catch (error) {
@@ -135,11 +141,12 @@ async function outage({ bench, port, data, dying }, { server, start, beside, cut
 }
 
 /** Asks for every name once, then looks into some of the answers. */
-async function pass(bench, port, file, deadPort) {
-  const { sent, unsent, rcodes, meanUs, maxUs } = await askSteadily(bench, port, file, {
+async function pass(bench, port, file, deadPort, loop) {
+  const { sent, unsent, rcodes, meanUs, maxUs, reference } = await askSteadily(bench, port, file, {
     rate: RATE,
     seconds: 0,
     timeoutMs: PATIENCE_MS,
+    reference: loop,
   });
   const dead = [];
   for (let i = 0; i < SAMPLE; i += SAMPLE_AT_ONCE) {
@@ -157,13 +164,23 @@ async function pass(bench, port, file, deadPort) {
     answered,
     meanUs,
     maxUs,
+    loopUs: reference.maxUs,
     withDead: dead.length === 0 ? undefined : dead.filter(Boolean).length / dead.length,
   };
 }
 
-function cell({ answered, meanUs, maxUs }) {
+function cell({ answered, meanUs, maxUs, loopUs }) {
   if (answered === 0) return percent(0);
-  return `${percent(answered)}, mean ${ms(meanUs / 1000)} ms, worst ${ms(maxUs / 1000)} ms`;
+  return `${percent(answered)}, mean ${ms(meanUs / 1000)} ms, worst ${ms(maxUs / 1000)} ms (loop ${ms(loopUs / 1000)})`;
+}
+
+/** The longest time of all passes in which the loop kept the limit. */
+function worst(title, passes) {
+  const judged = passes.filter(({ loopUs }) => loopUs / 1000 <= WORST_MS);
+  const left = passes.length - judged.length;
+  const what = left > 0 ? `${title} (${left} of ${passes.length} passes say nothing: the loop took longer)` : title;
+  if (judged.length === 0) return `- ${what}: not to be judged on this machine`;
+  return goal(what, Math.max(...judged.map(({ maxUs }) => maxUs)) / 1000, WORST_MS, ms);
 }
 
 function report(results, facts) {
@@ -185,7 +202,7 @@ function report(results, facts) {
             0,
             percent,
           ),
-          goal('holdfast: worst, ms', Math.max(...ours.map(({ maxUs }) => maxUs)) / 1000, 5, ms),
+          worst('holdfast: worst, ms', ours),
           goal(
             'holdfast: answers with a dead endpoint',
             Math.max(...ours.map(({ withDead }) => withDead ?? 1)),
@@ -197,7 +214,7 @@ function report(results, facts) {
   if (kept.length > 0) {
     goals.push(
       goal('names of elsewhere, kept: not answered', 1 - Math.min(...kept.map(({ answered }) => answered)), 0, percent),
-      goal('names of elsewhere, kept: worst, ms', Math.max(...kept.map(({ maxUs }) => maxUs)) / 1000, 5, ms),
+      worst('names of elsewhere, kept: worst, ms', kept),
     );
   }
   writeSection(
@@ -210,6 +227,7 @@ function report(results, facts) {
       `${SERVICES} names with a TTL of ${TTL_SECONDS} s, each asked for its SRV records at ${RATE} questions a second, ${PATIENCE_MS / 1000} s of patience; ` +
         'peers with what they have for serving stale data. Of peers, and of holdfast as a cache in front of a name server, ' +
         'the upstream is frozen, of holdfast with a registry the file is deleted; at that moment a third of the endpoints is dead',
+      `loop: the worst of a C program that sends back what comes, asked the same in turn with each server, at priority ${LOOP_NICE}`,
     ],
     [
       ...table(

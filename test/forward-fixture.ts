@@ -8,7 +8,8 @@ import { ByteWriter } from '../src/dns/byte-writer.js';
 import { CLASS, TYPE } from '../src/dns/constants.js';
 import { encodeQuery, type QueryOptions } from '../src/dns/encode-query.js';
 import { nameToWire, wireToName } from '../src/dns/names.js';
-import { Forwarder, type ForwarderSettings } from '../src/forward/forwarder.js';
+import { Forwarder } from '../src/forward/forwarder.js';
+import type { ForwarderSettings } from '../src/forward/settings.js';
 import { decode, type Reply } from './answers-fixture.js';
 
 /** A record; its owner is the question's name unless it is given. */

@@ -55,9 +55,12 @@ export async function dnsperf(
   return result;
 }
 
-/** Asks at a steady rate, queries a second. `seconds` 0: each question once. See native/asker.c for what it returns. */
-export async function askSteadily(bench, port, file, { rate, seconds, timeoutMs = 2000, edns = false }) {
-  const args = [port, rate, seconds, timeoutMs, edns ? 1 : 0, file];
+/**
+ * Asks at a steady rate, queries a second. `seconds` 0: each question once. `reference`: port of what is asked the same in
+ * turn. See native/asker.c for what it returns.
+ */
+export async function askSteadily(bench, port, file, { rate, seconds, timeoutMs = 2000, edns = false, reference }) {
+  const args = [port, rate, seconds, timeoutMs, edns ? 1 : 0, file, ...(reference === undefined ? [] : [reference])];
   const text = await run(bench.tool('asker'), args.map(String), { core: CLIENT_CORE });
   const json = text.split('\n').find((line) => line.startsWith('{'));
   if (json === undefined) throw new Error(`asker said: ${text}`);

@@ -19,6 +19,8 @@ export interface CacheEntry {
   retryAt: Ms;
   /** The group's epoch then (UpstreamGroup). */
   failedIn: number;
+  /** Threads give it again by themselves. */
+  kept: boolean;
 }
 
 export interface CachedFailure {
@@ -56,7 +58,7 @@ export class ForwardCache {
     this.#failures.delete(key);
     if (reply.lifetime === 0 && !always) return;
     const expiresAt = now + reply.lifetime * 1000;
-    this.#entries.set(key, { reply, storedAt: now, expiresAt, retryAt: 0, failedIn: 0 });
+    this.#entries.set(key, { reply, storedAt: now, expiresAt, retryAt: 0, failedIn: 0, kept: false });
   }
 
   failure(key: string, now: Ms): CachedFailure | undefined {

@@ -1,12 +1,11 @@
 /** The reply to a client: header, the question in its letters, records with their TTLs as of now, its own OPT. */
 import { TYPE } from '../dns/constants.js';
+import { STALE_TTL_S } from '../server/kept-answers.js';
 import { type Ede, edeOption } from './ede.js';
 import type { Question } from './question.js';
 import type { UpstreamReply } from './upstream-message.js';
 import { putU16, putU32, u32 } from './wire.js';
 
-/** RFC 8767 s.4: what a stale record may be kept for by a client. */
-export const STALE_TTL_S = 30;
 const OPT_BYTES = 11;
 
 /** How a reply goes out. */
@@ -105,19 +104,8 @@ function fitting(ends: Uint16Array, shift: number, room: number): number {
   return taken;
 }
 
-/** Header, question and records with the TTLs that they have when stale. */
-export function staleBytes({ bytes, ttls }: UpstreamReply): Uint8Array {
-  const out = bytes.slice();
-  for (const at of ttls) putU32(out, at, staleTtl(u32(out, at)));
-  return out;
-}
-
-function staleTtl(ttl: number): number {
-  return Math.max(1, Math.min(ttl, STALE_TTL_S));
-}
-
 function ttlNow(ttl: number, { age, stale }: Dressing): number {
-  if (stale) return staleTtl(ttl);
+  if (stale) return Math.max(1, Math.min(ttl, STALE_TTL_S));
   return Math.max(0, ttl - age);
 }
 

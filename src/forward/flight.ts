@@ -37,6 +37,8 @@ export interface FlightOptions {
   readonly now: () => Ms;
   /** An address of ours, by now: asking there would be a loop. */
   readonly isOurs: (upstream: Upstream) => boolean;
+  /** Nobody waits for it: once none of the group answers, it is given up. */
+  readonly isIdle: () => boolean;
   readonly done: (result: FlightResult) => void;
 }
 
@@ -119,7 +121,9 @@ export class Flight {
       open.late = true;
       open.upstream.failed('no answer in time', false, this.#options.now());
     }
-    this.#next();
+    const { group, isIdle } = this.#options;
+    if (group.failing && isIdle()) this.#finish(undefined);
+    else this.#next();
   }
 
   #ask(upstream: Upstream, tcp: boolean, edns: boolean): void {

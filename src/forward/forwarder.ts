@@ -1,24 +1,24 @@
 /** Names that no zone owns: answered here, from the cache, or by an upstream. Nothing in it is on the path of held names. */
-import type { ListenAddress } from '../config/types.js';
 import { EDE, RCODE } from '../dns/constants.js';
-import { nameToWire } from '../dns/names.js';
 import type { AnswerForeign, ForeignQuestion, ReplyForeign } from '../server/handover-desk.js';
+import type { KeptAnswer } from '../server/kept-answers.js';
 import type { Ms } from '../system/clock.js';
 import { AliveCheck } from './alive-check.js';
 import { type CacheEntry, ForwardCache } from './cache.js';
 import { Flight, type FlightResult } from './flight.js';
+import { type Group, Groups, same } from './groups.js';
 import { answerFromHosts, asExisting } from './hosts.js';
-import type { Hosts } from './hosts-file.js';
+import { isJustExpired, isRefreshDue, Keeping } from './keeping.js';
 import { LoopCheck } from './loop-check.js';
-import { type Question, readQuestion, suffixes } from './question.js';
-import { type ForwardCounts, isRefreshDue, Replies } from './replies.js';
+import { type Question, readQuestion } from './question.js';
+import { type ForwardCounts, Replies } from './replies.js';
+import type { ForwarderSettings } from './settings.js';
 import { answerSpecial, isFixed } from './special-names.js';
-import { type Upstream, UpstreamGroup } from './upstreams.js';
+import type { UpstreamReply } from './upstream-message.js';
+import type { Upstream, UpstreamGroup } from './upstreams.js';
 
 /** A client with patience for one try waits for two seconds at most. */
 const DEADLINE_MS: Ms = 1_700;
-/** An entry that ran out so lately is answered at once, and refreshed behind the answer. */
-const JUST_EXPIRED_MS: Ms = 30_000;
 /** For an older one a client waits so long for news before it gets the stale answer (RFC 8767 s.5). */
 const NEWS_MS: Ms = 500;
 /** RFC 8767 s.5: no more often is a stale name tried again. */
@@ -26,39 +26,25 @@ const RETRY_MS: Ms = 30_000;
 /** While no upstream answers, one stale name is tried so often, whichever it is. */
 const CHECK_MS: Ms = 2_000;
 const MAX_FLIGHTS = 512;
+/** Of one group's upstreams, flights that nobody waits for: a group that falls silent is not asked for all that is in the cache. */
+const MAX_RENEWALS = 64;
 const MAX_TCP_BYTES = 65_535;
 const MIN_UDP_BYTES = 512;
 
-export interface ForwarderSettings {
-  readonly upstreams: readonly ListenAddress[];
-  /** Domains with servers of their own, in lower case. */
-  readonly domains: readonly { readonly domain: string; readonly upstreams: readonly ListenAddress[] }[];
-  /** Zones of ours of which some names are asked elsewhere: the answer threads hand those over, and no others. */
-  readonly agents: readonly AgentSettings[];
-  /** Whether the client may have recursion (R26). */
-  readonly recurses: (peer: ForeignQuestion['peer']) => boolean;
-  /** Our own zones: names in them never leave, whoever asks. */
-  readonly zones: readonly string[];
-  readonly cacheBytes: number;
-  readonly maxStale: Ms;
-  readonly maxUdp: number;
-  /** Names that the hosts file has. */
-  readonly hosts?: Hosts;
-  /** Boot time. */
-  readonly now: () => Ms;
-  /** Whether an address is one that we listen on. */
-  readonly isOurs: (address: ListenAddress) => boolean;
-}
-
-export interface AgentSettings {
-  /** The zone's name. */
-  readonly domain: string;
-  readonly upstreams: readonly ListenAddress[];
-  /** Indexes of the listen addresses on which the zone exists; absent: all (R31). */
-  readonly listen?: readonly number[];
-}
-
 type Reply = ReplyForeign;
+
+/** A question on its way through here. */
+interface Asked {
+  readonly question: Question;
+  readonly tcp: boolean;
+  /** Bytes of the largest reply. */
+  readonly limit: number;
+  readonly reply: Reply;
+  /** A thread has answered it already. */
+  readonly told: boolean;
+  /** Threads may give the answer again. */
+  readonly keeps: boolean;
+}
 
 interface Waiter {
   readonly question: Question;
@@ -68,13 +54,12 @@ interface Waiter {
   readonly timer: NodeJS.Timeout;
 }
 
-interface Group {
-  readonly domain: string | undefined;
-  readonly group: UpstreamGroup;
-}
-
 interface Journey {
   readonly key: string;
+  /** Counted in the group's renewals: nobody waited for it when it began. */
+  readonly renewal: boolean;
+  /** Of the settings then: what threads keep has been forgotten since, if it is another now. */
+  readonly generation: number;
   /** Where its answer is kept: not in one that has taken its place meanwhile. */
   readonly cache: ForwardCache;
   readonly waiters: Set<Waiter>;
@@ -93,64 +78,51 @@ export class Forwarder {
     refused: 0,
   };
   #settings: ForwarderSettings;
+  #generation = 0;
   #cache: ForwardCache;
-  #group: UpstreamGroup;
-  /** By name in wire form. */
-  #domains = new Map<string, UpstreamGroup>();
-  #zones: ReadonlySet<string>;
-  /** By the zone's name in wire form. */
-  #agents = new Map<string, UpstreamGroup>();
+  readonly #groups: Groups;
   readonly #journeys = new Map<string, Journey>();
   readonly #loops = new LoopCheck();
   readonly #alive = new AliveCheck();
   #replies: Replies;
+  #keeping: Keeping;
 
   constructor(settings: ForwarderSettings) {
     this.#settings = settings;
     this.#replies = new Replies(this.counts, settings.maxUdp);
     this.#cache = new ForwardCache(settings.cacheBytes, settings.maxStale);
-    this.#group = new UpstreamGroup(settings.upstreams);
-    this.#zones = new Set(settings.zones.map(wire));
-    this.#setDomains();
-    this.#agents = groupsOf(settings.agents);
+    this.#groups = new Groups(settings);
+    this.#keeping = new Keeping(settings.maxUdp, settings.maxStale);
   }
 
   /** Takes other settings. What is in the cache stays, unless its size or its domains are others. */
   reconfigure(settings: ForwarderSettings): void {
     const before = this.#settings;
     this.#settings = settings;
+    this.#generation++;
     this.#replies = new Replies(this.counts, settings.maxUdp);
-    const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
+    this.#keeping = new Keeping(settings.maxUdp, settings.maxStale);
     const keep = before.cacheBytes === settings.cacheBytes && before.maxStale === settings.maxStale;
     if (!keep || !same(before.domains, settings.domains) || !same(before.agents, settings.agents))
       this.#cache = new ForwardCache(settings.cacheBytes, settings.maxStale);
-    if (!same(before.upstreams, settings.upstreams)) this.#group = new UpstreamGroup(settings.upstreams);
-    if (!same(before.domains, settings.domains)) this.#setDomains();
-    if (!same(before.agents, settings.agents)) this.#agents = groupsOf(settings.agents);
-    this.#zones = new Set(settings.zones.map(wire));
-  }
-
-  #setDomains(): void {
-    this.#domains = groupsOf(this.#settings.domains);
+    this.#groups.reconfigure(settings);
   }
 
   /** Finds upstreams that pass questions on to us: at the start, and of those that did, now and then. */
   checkLoops(again: boolean): void {
-    for (const { group } of this.#resolvers())
+    for (const { group } of this.#groups.resolvers())
       for (const upstream of group.upstreams)
         if ((!again || upstream.loop) && !this.#settings.isOurs(upstream.address)) this.#loops.ask(upstream);
   }
 
   /** All groups, the one for other names first, without a domain. */
   groups(): Group[] {
-    const agents = this.#settings.agents.map(({ domain }) => ({ domain, group: this.#agents.get(wire(domain))! }));
-    return [...this.#resolvers(), ...agents];
+    return this.#groups.all();
   }
 
-  /** Those that are asked for any name: an agent that asks us for names that are not its own makes no loop. */
-  #resolvers(): Group[] {
-    const domains = this.#settings.domains.map(({ domain }) => ({ domain, group: this.#domains.get(wire(domain))! }));
-    return [{ domain: undefined, group: this.#group }, ...domains];
+  /** Shared memory: 1 in the word of a group (KeptAnswer.group) while none of its upstreams answers. */
+  get outages(): Int32Array {
+    return this.#groups.outages;
   }
 
   get cache(): { entries: number; bytes: number } {
@@ -174,36 +146,38 @@ export class Forwarder {
       reply(undefined);
       return;
     }
-    this.counts.queries++;
+    const told = foreign.told === true;
+    if (!told) this.counts.queries++;
     const limit = this.#limitOf(foreign, question);
-    const group = this.#groupOf(question, foreign.listen);
+    const group = this.#groups.of(question.name, foreign.listen);
+    const asked: Asked = { question, tcp: foreign.transport === 'tcp', limit, reply, told, keeps: true };
     if (this.#loops.sees(question.name))
       this.#replies.refuse(question, reply, 'this server asked for it itself: a loop');
     else if (group === 'ours') this.#replies.refuse(question, reply, 'a name of a zone of this server');
-    else if (this.#isAgents(group)) {
+    else if (this.#groups.isAgents(group)) {
       const recurses = this.#settings.recurses(foreign.peer);
-      this.#forward(question, group, foreign.transport === 'tcp', limit, ofAgent(reply, recurses));
-    } else this.#answer(question, group, foreign.transport === 'tcp', limit, reply);
+      this.#forward({ ...asked, reply: ofAgent(reply, recurses), keeps: false }, group);
+    } else this.#answer(asked, group);
   };
 
   /** The hosts file first, then servers of the domain, then what is special, then whoever may know. */
-  #answer(question: Question, group: UpstreamGroup | undefined, tcp: boolean, limit: number, reply: Reply): void {
+  #answer(asked: Asked, group: UpstreamGroup | undefined): void {
+    const { question, limit, reply } = asked;
     const { hosts, maxUdp } = this.#settings;
     const known = hosts !== undefined && !isFixed(question.name) ? hosts : undefined;
     const local =
       (known && answerFromHosts(known, question, limit, maxUdp)) ??
       (group === undefined ? answerSpecial(question, maxUdp) : undefined);
-    const answered = known?.addresses.has(question.name) ? asExisting(reply) : reply;
-    if (local === undefined) this.#forward(question, group ?? this.#group, tcp, limit, answered);
+    const exists = known?.addresses.has(question.name) === true;
+    if (local === undefined)
+      this.#forward(
+        exists ? { ...asked, reply: asExisting(reply), keeps: false } : asked,
+        group ?? this.#groups.others,
+      );
     else {
       this.counts.local++;
-      answered(local);
+      (exists ? asExisting(reply) : reply)(local);
     }
-  }
-
-  #isAgents(group: UpstreamGroup | undefined): group is UpstreamGroup {
-    for (const agents of this.#agents.values()) if (agents === group) return true;
-    return false;
   }
 
   #limitOf({ transport, most = MAX_TCP_BYTES }: ForeignQuestion, { edns }: Question): number {
@@ -211,50 +185,72 @@ export class Forwarder {
     return Math.min(edns?.payload ?? MIN_UDP_BYTES, this.#settings.maxUdp, most);
   }
 
-  /** Of the longest domain that the name lies in; `ours` for one of our zones; undefined for any other name. */
-  #groupOf(question: Question, listen: number): UpstreamGroup | 'ours' | undefined {
-    let found: UpstreamGroup | undefined;
-    for (const suffix of suffixes(question.name)) {
-      const agent = this.#agents.get(suffix);
-      if (agent !== undefined && this.#isAskedOn(suffix, listen)) return agent;
-      if (this.#zones.has(suffix)) return 'ours';
-      found ??= this.#domains.get(suffix);
-    }
-    return found;
-  }
-
-  #isAskedOn(zone: string, listen: number): boolean {
-    return this.#settings.agents.some(
-      (agent) => wire(agent.domain) === zone && agent.listen?.includes(listen) !== false,
-    );
-  }
-
-  #forward(question: Question, group: UpstreamGroup, tcp: boolean, limit: number, reply: Reply): void {
+  #forward(asked: Asked, group: UpstreamGroup): void {
+    const { question, limit, reply } = asked;
     const now = this.#settings.now();
     // A question without RD asks what is in a cache: not everybody's business. An agent's names are the zone's own.
-    if (!question.recursionDesired && !this.#isAgents(group)) {
+    if (!question.recursionDesired && !this.#groups.isAgents(group)) {
       this.#replies.refuse(question, reply, 'recursion was not desired');
       return;
     }
-    const journey = this.#journeys.get(question.key);
     const entry = this.#cache.get(question.key, now);
-    if (entry !== undefined && now < entry.expiresAt) {
-      this.#replies.fresh(question, entry, limit, reply, now);
-      if (journey === undefined && !group.failing && isRefreshDue(entry, now)) this.#start(question, group, tcp);
-      return;
-    }
-    if (entry !== undefined) {
-      const waits = this.#refresh(question, group, tcp, entry, now);
-      if (!waits) {
-        const settled = group.failing || (now < entry.retryAt && entry.failedIn === group.epoch);
-        this.#replies.stale(question, entry, limit, reply, settled);
-        return;
-      }
-      this.#wait(this.#journeys.get(question.key), question, limit, reply, NEWS_MS, () =>
-        this.#replies.stale(question, entry, limit, reply),
+    if (asked.told) this.#hear(asked, group, entry, now);
+    else if (entry === undefined) this.#find(asked, group, now);
+    else if (now < entry.expiresAt) {
+      const message = this.#replies.fresh(question, entry, limit, now);
+      reply(message, this.#keep(asked, entry, message, group, now));
+      this.#prefetch(asked, group, entry, now);
+    } else if (this.#refresh(asked, group, entry, now))
+      this.#wait(this.#journeys.get(question.key), asked, NEWS_MS, () =>
+        reply(this.#replies.stale(question, entry, limit)),
       );
-      return;
+    else {
+      const message = this.#replies.stale(question, entry, limit);
+      reply(message, this.#keep(asked, entry, message, group, now));
     }
+  }
+
+  /** What a thread has answered from what it keeps: there may be news, and otherwise somebody has to ask for some. */
+  #hear(asked: Asked, group: UpstreamGroup, entry: CacheEntry | undefined, now: Ms): void {
+    const { reply } = asked;
+    if (entry === undefined) reply(undefined);
+    else if (now >= entry.expiresAt) {
+      this.#refresh(asked, group, entry, now);
+      reply(undefined);
+    } else {
+      this.#prefetch(asked, group, entry, now);
+      reply(undefined, isRefreshDue(entry, now) ? undefined : this.#news(asked, entry, group, now));
+    }
+  }
+
+  #prefetch(asked: Asked, group: UpstreamGroup, entry: CacheEntry, now: Ms): void {
+    const may = !group.failing && group.renewals < MAX_RENEWALS && !this.#journeys.has(asked.question.key);
+    if (may && isRefreshDue(entry, now)) this.#start(asked, group, true);
+  }
+
+  /** For threads to give again after this reply. */
+  #keep(asked: Asked, entry: CacheEntry, message: Uint8Array, group: UpstreamGroup, now: Ms): KeptAnswer | undefined {
+    const keep = asked.keeps ? this.#keeping.afterReply(asked.question, entry, message, group, now) : undefined;
+    if (keep !== undefined) entry.kept = true;
+    return keep;
+  }
+
+  /** In place of what threads have of it. */
+  #news(
+    { question, keeps }: Pick<Asked, 'question' | 'keeps'>,
+    entry: CacheEntry,
+    group: UpstreamGroup,
+    now: Ms,
+  ): KeptAnswer {
+    const keep = keeps ? this.#keeping.of(question, entry, group, now) : undefined;
+    entry.kept = keep !== undefined;
+    return keep ?? this.#keeping.nothing(question);
+  }
+
+  /** For a name of which nothing is known. */
+  #find(asked: Asked, group: UpstreamGroup, now: Ms): void {
+    const { question, limit, reply } = asked;
+    const journey = this.#journeys.get(question.key);
     if (journey === undefined) {
       const failure = this.#cache.failure(question.key, now);
       if (failure !== undefined && failure.epoch === group.epoch) {
@@ -264,39 +260,44 @@ export class Forwarder {
       }
       if (this.#journeys.size >= MAX_FLIGHTS) {
         this.counts.failures++;
-        reply(
-          this.#replies.empty(question, RCODE.SERVFAIL, {
-            code: EDE.NETWORK_ERROR,
-            text: 'too many questions at once',
-          }),
-        );
+        const ede = { code: EDE.NETWORK_ERROR, text: 'too many questions at once' };
+        reply(this.#replies.empty(question, RCODE.SERVFAIL, ede));
         return;
       }
     }
-    const waited = journey ?? this.#start(question, group, tcp);
-    this.#wait(waited, question, limit, reply, DEADLINE_MS, (waiter, late) => this.#giveUp(late, waiter));
+    const waited = journey ?? this.#start(asked, group, false);
+    this.#wait(waited, asked, DEADLINE_MS, (waiter, late) => this.#giveUp(late, waiter));
   }
 
   /** Sends a stale name on its way again when it is time. True when the client should wait a little for it. */
-  #refresh(question: Question, group: UpstreamGroup, tcp: boolean, entry: CacheEntry, now: Ms): boolean {
-    const due = entry.retryAt <= now || entry.failedIn !== group.epoch;
-    const failing = group.failing;
-    const underWay = this.#journeys.has(question.key);
+  #refresh(asked: Asked, group: UpstreamGroup, entry: CacheEntry, now: Ms): boolean {
+    const { failing } = group;
+    const waits = !failing && !isJustExpired(entry, now);
     if (failing) this.#alive.watch(group);
-    if (!underWay) {
+    if (!this.#journeys.has(asked.question.key)) {
       if (this.#journeys.size >= MAX_FLIGHTS) return false;
+      if (!waits && !failing && group.renewals >= MAX_RENEWALS) return false;
+      const due = entry.retryAt <= now || entry.failedIn !== group.epoch;
       const may = failing ? group.takeRecovery(now) || (due && group.takeCheck(now, CHECK_MS)) : due;
       if (!may) return false;
-      this.#start(question, group, tcp);
+      this.#start(asked, group, !waits && !failing);
     }
-    const justExpired = entry.expiresAt > entry.storedAt && now - entry.expiresAt <= JUST_EXPIRED_MS;
-    return !failing && !justExpired && this.#journeys.has(question.key);
+    return waits && this.#journeys.has(asked.question.key);
   }
 
-  #start(question: Question, group: UpstreamGroup, tcp: boolean): Journey {
-    const journey: Journey = { key: question.key, cache: this.#cache, waiters: new Set(), flight: undefined };
+  /** `renewal`: nobody waits for it, and when the upstreams turn out to be silent it is given up. */
+  #start({ question, tcp, keeps }: Asked, group: UpstreamGroup, renewal: boolean): Journey {
+    const journey: Journey = {
+      key: question.key,
+      renewal,
+      generation: keeps ? this.#generation : -1,
+      cache: this.#cache,
+      waiters: new Set(),
+      flight: undefined,
+    };
     this.#journeys.set(journey.key, journey);
     this.counts.flights++;
+    if (renewal) group.renewals++;
     const { now, isOurs } = this.#settings;
     journey.flight = new Flight({
       question,
@@ -304,6 +305,7 @@ export class Forwarder {
       tcp,
       now,
       isOurs: ({ address }: Upstream) => isOurs(address),
+      isIdle: () => renewal && journey.waiters.size === 0,
       // After the first waiter is there, even when nobody can be asked.
       done: (result) => queueMicrotask(() => this.#landed(journey, question, group, result)),
     });
@@ -311,12 +313,13 @@ export class Forwarder {
   }
 
   #landed(journey: Journey, question: Question, group: UpstreamGroup, { reply, reason }: FlightResult): void {
+    if (journey.renewal) group.renewals--;
     if (this.#journeys.get(journey.key) !== journey) return;
     this.#journeys.delete(journey.key);
     const now = this.#settings.now();
     if (reason === undefined && reply !== undefined) {
       // What was asked for one client's network, or with an option of unknown meaning, is not for others.
-      if (question.options.length === 0) journey.cache.put(journey.key, reply, now, this.#isAgents(group));
+      if (question.options.length === 0) this.#store(journey, question, group, reply, now);
       for (const waiter of journey.waiters) {
         clearTimeout(waiter.timer);
         this.#replies.live(waiter.question, reply, waiter.limit, waiter.reply);
@@ -333,7 +336,7 @@ export class Forwarder {
     } else journey.cache.fail(journey.key, failure, now);
     for (const waiter of journey.waiters) {
       clearTimeout(waiter.timer);
-      if (stale !== undefined) this.#replies.stale(waiter.question, stale, waiter.limit, waiter.reply);
+      if (stale !== undefined) waiter.reply(this.#replies.stale(waiter.question, stale, waiter.limit));
       else {
         this.counts.failures++;
         this.#replies.failure(waiter.question, failure, waiter.limit, waiter.reply, reply !== undefined);
@@ -341,11 +344,19 @@ export class Forwarder {
     }
   }
 
+  /** Threads that give what was there before have what is there now, before any client has it. */
+  #store(journey: Journey, question: Question, group: UpstreamGroup, reply: UpstreamReply, now: Ms): void {
+    const { key, cache, generation } = journey;
+    const before = cache.get(key, now);
+    cache.put(key, reply, now, this.#groups.isAgents(group));
+    const entry = cache.get(key, now);
+    if (!before?.kept || entry === undefined || entry === before || generation !== this.#generation) return;
+    this.#settings.renewed?.(this.#news({ question, keeps: true }, entry, group, now));
+  }
+
   #wait(
     journey: Journey | undefined,
-    question: Question,
-    limit: number,
-    reply: Reply,
+    { question, limit, reply }: Asked,
     patience: Ms,
     end: (waiter: Waiter, journey: Journey) => void,
   ): void {
@@ -371,14 +382,6 @@ export class Forwarder {
     journey.waiters.delete(waiter);
     waiter.reply(this.#replies.empty(waiter.question, RCODE.SERVFAIL, { code, text }));
   }
-}
-
-function wire(name: string): string {
-  return Buffer.from(nameToWire(name)!).toString('latin1');
-}
-
-function groupsOf(domains: ForwarderSettings['domains']): Map<string, UpstreamGroup> {
-  return new Map(domains.map(({ domain, upstreams }) => [wire(domain), new UpstreamGroup(upstreams)]));
 }
 
 /** A zone's names are answered to clients that may not have recursion, too. No thread gives them again. */

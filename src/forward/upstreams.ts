@@ -22,8 +22,9 @@ export class Upstream {
   forged = 0;
   /** Why the last try failed; undefined after a success. */
   lastError: string | undefined;
-  /** It passes questions on to us: it is never asked. */
-  loop = false;
+  /** Told whenever `down` or `loop` may be another. */
+  changed: () => void = () => {};
+  #loop = false;
   #inARow = 0;
   #downUntil: Ms = 0;
   #wait: Ms = RECHECK_FIRST_MS;
@@ -31,6 +32,16 @@ export class Upstream {
 
   constructor(address: ListenAddress) {
     this.address = address;
+  }
+
+  /** It passes questions on to us: it is never asked. */
+  get loop(): boolean {
+    return this.#loop;
+  }
+
+  set loop(loop: boolean) {
+    this.#loop = loop;
+    this.changed();
   }
 
   get down(): boolean {
@@ -45,6 +56,7 @@ export class Upstream {
     this.#inARow = 0;
     this.#wait = RECHECK_FIRST_MS;
     this.lastError = undefined;
+    this.changed();
   }
 
   /** `hard`: it cannot be there at all, such as a refused port. */
@@ -54,6 +66,7 @@ export class Upstream {
     const was = this.down;
     this.#inARow = hard ? Math.max(this.#inARow + 1, DOWN_AFTER) : this.#inARow + 1;
     if (this.down && !(was && now < this.#downUntil)) this.postpone(now);
+    this.changed();
   }
 
   /** It is down and is being asked again, or has failed again: the next time comes later. */
@@ -77,12 +90,27 @@ export class UpstreamGroup {
   readonly upstreams: readonly Upstream[];
   /** Another number whenever it comes back after all were down, and for each group: failures of before say nothing any more. */
   epoch = ++epochs;
+  /** Told whenever `failing` is another. */
+  changed: () => void = () => {};
+  /** Where answer threads see whether it fails: index of a word of shared memory. */
+  word = 0;
+  /** Flights that nobody waits for. */
+  renewals = 0;
+  #failed = false;
   #checkAt: Ms = 0;
   #alive = false;
   #recoveryAt: Ms = 0;
 
   constructor(addresses: readonly ListenAddress[]) {
     this.upstreams = addresses.map((address) => new Upstream(address));
+    this.#failed = this.failing;
+    for (const upstream of this.upstreams) {
+      upstream.changed = () => {
+        if (this.failing === this.#failed) return;
+        this.#failed = !this.#failed;
+        this.changed();
+      };
+    }
   }
 
   /** None has answered lately. */

@@ -126,9 +126,10 @@ class Daemon {
     const machine = machineId();
     this.#snapshots = new Snapshots(this.#resolver, machine, log.log);
     this.#prober = new ProberLink({ path: join(this.#config.runDir, 'prober.sock'), log: log.log, clock });
-    this.#forward = new ForwardLink(this.#config, log.log, clock, () =>
-      this.#server.setForward(this.#forward.settings),
-    );
+    this.#forward = new ForwardLink(this.#config, log.log, clock, {
+      forget: () => this.#server.setForward(this.#forward.settings),
+      keep: (answer) => this.#server.keep([answer]),
+    });
     this.#forward.found = (host, result) => {
       const now = this.#enter();
       this.#resolver.resolved(host, result, now);

@@ -4,11 +4,13 @@ import { readFile } from 'node:fs/promises';
 import type { ForwardStatus } from '../admin/documents.js';
 import { showListen } from '../config/addresses.js';
 import type { Config, ForwardConfig, ListenAddress } from '../config/types.js';
-import { type AgentSettings, Forwarder, type ForwarderSettings } from '../forward/forwarder.js';
+import { Forwarder } from '../forward/forwarder.js';
 import { readResolvConf } from '../forward/resolv-conf.js';
+import type { AgentSettings, ForwarderSettings } from '../forward/settings.js';
 import type { Upstream } from '../forward/upstreams.js';
 import { allowed, allows } from '../server/acl.js';
 import type { ForwardSettings } from '../server/answer-server.js';
+import type { KeptAnswer } from '../server/kept-answers.js';
 import { planSockets } from '../server/listen-plan.js';
 import { OwnAddresses } from '../server/own-addresses.js';
 import type { Clock, Ms } from '../system/clock.js';
@@ -38,6 +40,14 @@ function agentsOf({ zones, listen }: Config): ForwarderSettings['agents'] {
   });
 }
 
+/** Those that keep answers of upstreams. */
+export interface AnswerThreads {
+  /** What they keep must not be given any more. */
+  readonly forget: () => void;
+  /** They may give it again by themselves, in place of what they have of that name. */
+  readonly keep: (answer: KeptAnswer) => void;
+}
+
 export class ForwardLink {
   /** R28: told of every host name that `look` was asked for. */
   found: (host: string, result: HostResult) => void = () => undefined;
@@ -56,12 +66,11 @@ export class ForwardLink {
   #timer: NodeJS.Timeout | undefined;
   #looks = 0;
   #hosts: HostsLink | undefined;
-  readonly #changed: () => void;
+  readonly #threads: AnswerThreads;
 
-  /** `changed` is called when what answer threads keep must not be given any more. */
-  constructor(config: Config, log: Log, clock: Clock, changed: () => void = () => {}) {
+  constructor(config: Config, log: Log, clock: Clock, threads: AnswerThreads) {
     this.#config = config;
-    this.#changed = changed;
+    this.#threads = threads;
     this.#log = log;
     this.#clock = clock;
     this.#lookup = new HostLookup({
@@ -76,7 +85,9 @@ export class ForwardLink {
   /** For the answer server; undefined while nothing is forwarded. */
   get settings(): ForwardSettings | undefined {
     const forwarder = this.#forwarder;
-    return forwarder && { allow: this.#config.forward?.allow ?? [], answer: forwarder.answer };
+    if (forwarder === undefined) return undefined;
+    const { answer, outages } = forwarder;
+    return { allow: this.#config.forward?.allow ?? [], answer, outages };
   }
 
   /** Once the sockets answer: a loop can be seen from now on. */
@@ -184,6 +195,7 @@ export class ForwardLink {
       maxUdp: MAX_UDP_BYTES,
       now: () => this.#clock.now().boot,
       isOurs: (address) => this.#isOurs(address),
+      renewed: this.#threads.keep,
     };
   }
 
@@ -196,7 +208,7 @@ export class ForwardLink {
         : new HostsLink(path, this.#log, () => {
             const { forward } = this.#config;
             if (forward) this.#forwarder?.reconfigure(this.#settingsOf(this.#config, forward));
-            this.#changed();
+            this.#threads.forget();
           });
   }
 

@@ -12,6 +12,7 @@ import { Backoff } from './backoff.js';
 import { BoundSockets } from './bound-sockets.js';
 import { ForeignQuestions } from './foreign-questions.js';
 import { InheritedSockets } from './inherited-sockets.js';
+import type { KeptAnswer } from './kept-answers.js';
 import { ListenBoard, type ListenerStatus } from './listen-board.js';
 import { hostPort, planSockets, type SocketPlan } from './listen-plan.js';
 import { ListenRounds } from './listen-rounds.js';
@@ -30,7 +31,6 @@ import { TransportTotalizer, type TransportTotals } from './transport-totals.js'
 import type { UdpWorkerData } from './udp-worker.js';
 
 export type { AnswerForeign, ForeignQuestion, ReplyForeign } from './handover-desk.js';
-export type { KeptAnswer } from './kept-answers.js';
 export type { AnswerServerOptions, AnswerSettings, ForwardSettings, ServerLog } from './settings.js';
 export { ListenError } from './settings.js';
 export type { TransportTotals } from './transport-totals.js';
@@ -65,6 +65,7 @@ export class AnswerServer {
   readonly #foreign = new ForeignQuestions({
     descriptor: (thread, key) => this.#sockets.of(thread.index, key),
     maxUdp: () => this.#settings?.maxUdp ?? MAX_UDP,
+    threads: () => this.#threads().filter((thread) => thread.reader >= 0),
   });
   /** Changes to the listen addresses, one after the other. */
   #changes: Promise<void> = Promise.resolve();
@@ -139,8 +140,14 @@ export class AnswerServer {
   /** After `start`: who may ask for names that no zone owns, and who answers; undefined: they are REFUSED. */
   setForward(forward: ForwardSettings | undefined): void {
     this.#foreign.set(forward);
-    const message: ToThread = { type: 'forward', forward: this.#foreign.allowed };
+    const { allowed, outages } = this.#foreign;
+    const message: ToThread = { type: 'forward', forward: allowed, outages };
     for (const thread of this.#threads()) if (thread.reader >= 0) thread.post(message);
+  }
+
+  /** Upstreams' answers that the threads may give again by themselves, in place of those that they have. */
+  keep(answers: readonly KeptAnswer[]): void {
+    this.#foreign.keep(answers);
   }
 
   /** After `start`. Resolves when each new address has been tried. Listeners of addresses that stay are not touched. */
@@ -237,6 +244,7 @@ export class AnswerServer {
       control: thread.control,
       handover: thread.handover,
       forward: this.#foreign.allowed,
+      outages: this.#foreign.outages,
       responder: {
         maxUdp: settings.maxUdp ?? MAX_UDP,
         tcpMax: settings.tcpMax ?? 65_535,

@@ -215,7 +215,7 @@ export class BatchedUdp {
         this.#responder.update(message.handle);
         this.#pieces.update(message.handle);
       } else if (message.type === 'listen') this.listen(message);
-      else if (message.type === 'forward') this.#responder.setForward(message.forward);
+      else if (message.type === 'forward') this.#responder.setForward(message.forward, message.outages);
       else if (message.type === 'keep')
         for (const answer of message.answers) this.#responder.keep(answer, performance.now());
     }
@@ -354,7 +354,9 @@ export class BatchedUdp {
       const size = this.#responder.prepare(queries[slot]!, length, peers[slot]!, listen, 'udp', this.#maxUdp);
       if (size !== NEEDS_CONTROL) return size > 0 ? this.#pieces.put(slot) : size;
       const kept = this.#responder.respondKept(queries[slot]!, length, now, answers[slot]!);
-      return kept > 0 ? this.#pieces.putWhole(slot, kept) : kept;
+      if (kept <= 0) return kept;
+      if (this.#responder.tells) this.#handover.tell(queries[slot]!, length, peers[slot]!, listen, 'udp');
+      return this.#pieces.putWhole(slot, kept);
     } catch (error) {
       this.#counters[counterIndex.failures]!++;
       this.#events.failure(error);

@@ -17,6 +17,8 @@ export interface ForeignQuestionsOptions {
   readonly descriptor: (thread: AnswerThread, key: string) => number | undefined;
   /** Bytes of the largest UDP reply. */
   readonly maxUdp: () => number;
+  /** Those that are told what to keep. */
+  readonly threads: () => readonly AnswerThread[];
 }
 
 export class ForeignQuestions {
@@ -37,6 +39,11 @@ export class ForeignQuestions {
   /** Whose questions are handed over; undefined: nobody's. */
   get allowed(): Allowed | undefined {
     return this.#allowed;
+  }
+
+  /** Tells which upstreams do not answer, a word for each group of them. */
+  get outages(): Int32Array | undefined {
+    return this.#settings?.outages;
   }
 
   /** Replies that the kernel did not take. */
@@ -63,14 +70,15 @@ export class ForeignQuestions {
           else reply(this.#refused(question));
         },
         (question, message, keep) => {
-          if (message) this.#count(message);
           if (keep) keeps.push(keep);
+          if (question.told) return;
+          if (message) this.#count(message);
           if (question.envelope.name.length > 0) this.#send(thread, question, message);
           else replies.push({ token: question.token, message });
         },
         () => {
           // First, so that a client that has its reply finds it kept.
-          if (keeps.length > 0) thread.post({ type: 'keep', answers: keeps.splice(0) });
+          if (keeps.length > 0) this.keep(keeps.splice(0));
           this.#socket?.flush();
           if (replies.length > 0) thread.post({ type: 'replies', replies: replies.splice(0) });
         },
@@ -78,6 +86,11 @@ export class ForeignQuestions {
       this.#desks.set(thread, desk);
     }
     desk.wake();
+  }
+
+  /** Upstreams' answers for every thread to give again: in an outage each has what any of them was asked for. */
+  keep(answers: readonly KeptAnswer[]): void {
+    for (const thread of this.#options.threads()) thread.post({ type: 'keep', answers });
   }
 
   /** The thread is gone for good. */

@@ -17,9 +17,11 @@ export interface ForeignQuestion {
   readonly listen: number;
   /** Most bytes of the reply, where its transport would allow for more. */
   readonly most?: number;
+  /** The thread has answered it from what it keeps: a reply brings `keep` at most. */
+  readonly told?: boolean;
 }
 
-/** Answers a question: calls `reply` once, with the whole message, or with nothing to drop it; `keep` is for the thread to give again. */
+/** Answers a question: calls `reply` once, with the whole message, or with nothing to drop it; `keep` is for threads to give again. */
 export type AnswerForeign = (question: ForeignQuestion, reply: ReplyForeign) => void;
 
 export type ReplyForeign = (message: Uint8Array | undefined, keep?: KeptAnswer) => void;

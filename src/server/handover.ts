@@ -26,6 +26,11 @@ const CLIENTS = 16;
 const RECORD_WORDS = 6;
 const PEER_BYTES = 16;
 const FIXED_BYTES = RECORD_WORDS * 4 + PEER_BYTES;
+/** Beside the family in a record's kind. */
+const TCP = 2;
+const TOLD = 4;
+/** Nobody waits for it. */
+const NO_BUCKET = 0;
 /** As the token: the rest of the ring up to its end is not used. */
 const FILLER = 0;
 
@@ -79,9 +84,29 @@ export class HandoverWriter {
     const head = this.#head;
     const bucket = CLIENTS + bucketOf(peer, port);
     if (Atomics.load(head, PENDING) >= MAX_PENDING || Atomics.load(head, bucket) >= MAX_PENDING_CLIENT) return 0;
+    return this.#put(query, length, peer, bucket, listen, transport === 'tcp' ? TCP : 0, envelope, RING_BYTES);
+  }
+
+  /** Says that this was asked and has been answered. Takes no room that questions without an answer may need. */
+  tell(query: Uint8Array, length: number, peer: Peer, listen: number, transport: Transport): void {
+    const kind = transport === 'tcp' ? TCP | TOLD : TOLD;
+    this.#put(query, length, peer, NO_BUCKET, listen, kind, NO_ENVELOPE, RING_BYTES / 4);
+  }
+
+  #put(
+    query: Uint8Array,
+    length: number,
+    peer: Peer,
+    bucket: number,
+    listen: number,
+    kind: number,
+    envelope: Envelope,
+    bytesAtMost: number,
+  ): number {
+    const head = this.#head;
     const { key, name, control } = envelope;
     const size = (FIXED_BYTES + key.length + name.length + control.length + length + 7) & ~7;
-    let at = this.#room(size);
+    let at = this.#room(size, bytesAtMost);
     if (at < 0) return 0;
     const token = this.#token();
     const words = this.#words;
@@ -89,7 +114,7 @@ export class HandoverWriter {
     words[word] = size;
     words[word + 1] = token;
     words[word + 2] = bucket;
-    words[word + 3] = (listen << 16) | (transport === 'tcp' ? 2 : 0) | (peer.family === 6 ? 1 : 0);
+    words[word + 3] = (listen << 16) | kind | (peer.family === 6 ? 1 : 0);
     words[word + 4] = (key.length << 16) | (name.length << 8) | control.length;
     words[word + 5] = length;
     const ring = this.#ring;
@@ -101,8 +126,10 @@ export class HandoverWriter {
     at = copy(ring, at, name, name.length);
     at = copy(ring, at, control, control.length);
     copy(ring, at, query, length);
-    Atomics.add(head, PENDING, 1);
-    Atomics.add(head, bucket, 1);
+    if (bucket !== NO_BUCKET) {
+      Atomics.add(head, PENDING, 1);
+      Atomics.add(head, bucket, 1);
+    }
     Atomics.store(head, WRITTEN, (Atomics.load(head, WRITTEN) + size) | 0);
     this.#told = false;
     return token;
@@ -115,15 +142,15 @@ export class HandoverWriter {
     return Atomics.exchange(this.#head, ASLEEP, 0) === 1;
   }
 
-  /** Offset of `size` bytes in one piece, -1 when the ring is full. */
-  #room(size: number): number {
+  /** Offset of `size` bytes in one piece, -1 when there would be more than `most` in the ring. */
+  #room(size: number, most: number): number {
     const head = this.#head;
     const written = Atomics.load(head, WRITTEN);
     const used = (written - Atomics.load(head, READ)) >>> 0;
     const at = written & RING_MASK;
     const left = RING_BYTES - at;
-    if (left >= size) return used + size <= RING_BYTES ? at : -1;
-    if (used + left + size > RING_BYTES) return -1;
+    if (left >= size) return used + size <= most ? at : -1;
+    if (used + left + size > most) return -1;
     this.#words[at >>> 2] = left;
     this.#words[(at >>> 2) + 1] = FILLER;
     Atomics.store(head, WRITTEN, (written + left) | 0);
@@ -146,6 +173,8 @@ export interface HandedOver {
   readonly listen: number;
   readonly query: Uint8Array;
   readonly envelope: Envelope;
+  /** It has been answered. */
+  readonly told: boolean;
   /** For `done`. */
   readonly bucket: number;
 }
@@ -188,6 +217,7 @@ export class HandoverReader {
 
   /** A question has been answered or dropped. */
   done(question: HandedOver): void {
+    if (question.told) return;
     Atomics.sub(this.#head, PENDING, 1);
     Atomics.sub(this.#head, question.bucket, 1);
   }
@@ -211,7 +241,8 @@ export class HandoverReader {
     };
     return {
       token,
-      transport: (kind & 2) === 2 ? 'tcp' : 'udp',
+      transport: (kind & TCP) !== 0 ? 'tcp' : 'udp',
+      told: (kind & TOLD) !== 0,
       peer,
       listen: kind >>> 16,
       query: slice(words[word + 5]!),

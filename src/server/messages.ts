@@ -52,6 +52,7 @@ export interface StartMessage {
   readonly control: Int32Array;
   readonly handover: HandoverMemory;
   readonly forward: Allowed | undefined;
+  readonly outages: Int32Array | undefined;
   readonly responder: ResponderOptions;
   /** UDP threads only. */
   readonly transport: 'batched' | 'portable';
@@ -78,7 +79,11 @@ export type ToThread =
   | ListenMessage
   | { readonly type: 'table'; readonly handle: SharedTable }
   /** Whose foreign questions are handed over from now on. */
-  | { readonly type: 'forward'; readonly forward: Allowed | undefined }
+  | {
+      readonly type: 'forward';
+      readonly forward: Allowed | undefined;
+      readonly outages: Int32Array | undefined;
+    }
   | RepliesMessage
   /** Answers that the thread may give again by itself, until the next `forward`. */
   | { readonly type: 'keep'; readonly answers: readonly KeptAnswer[] }

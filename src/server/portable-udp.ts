@@ -202,7 +202,10 @@ export class PortableUdp {
     this.#responder.beginBatch();
     try {
       length = this.#responder.respond(query, query.length, peer, listen, 'udp', this.#out);
-      if (length === NEEDS_CONTROL) length = this.#responder.respondKept(query, query.length, begun, this.#out);
+      if (length === NEEDS_CONTROL) {
+        length = this.#responder.respondKept(query, query.length, begun, this.#out);
+        if (length > 0 && this.#responder.tells) this.#handover.tell(query, query.length, peer, listen, 'udp');
+      }
     } catch (error) {
       this.#count('failures');
       this.#events.failure(error);
@@ -212,8 +215,8 @@ export class PortableUdp {
       const token = this.#handover.put(query, query.length, peer, from.port, listen, 'udp', NO_ENVELOPE);
       if (token === 0) this.#count('handoverFull');
       else this.#handedOver.set(token, { socket, from });
-      if (this.#handover.mustWake()) this.#events.handedOver();
     }
+    if (this.#handover.mustWake()) this.#events.handedOver();
     if (length <= 0 || this.#isFull(socket)) return;
     // Behind others in the queue it would not leave within the call, and needs bytes of its own.
     const answer = socket.getSendQueueCount() > 0 ? Buffer.from(this.#out.subarray(0, length)) : this.#out;

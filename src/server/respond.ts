@@ -92,14 +92,14 @@ export class Responder {
     this.#reader.update(handle);
   }
 
-  /** Whose questions about names of no zone the control thread answers from now on (R26). */
-  setForward(allowed: Allowed | undefined): void {
+  /** Whose questions about names of no zone the control thread answers from now on (R26), and what tells of outages. */
+  setForward(allowed: Allowed | undefined, outages?: Int32Array): void {
     this.#forward = allowed;
     this.#forwardOpen = allowed !== undefined && isOpen(allowed);
-    this.#kept.clear();
+    this.#kept.reset(outages);
   }
 
-  /** An upstream's answer that may be given again while it is fresh. `now`: ms of the thread's own clock, here and in `respondKept`. */
+  /** An upstream's answer that may be given again. `now`: ms of the thread's own clock, here and in `respondKept`. */
   keep(answer: KeptAnswer, now: number): void {
     this.#kept.keep(answer, now);
   }
@@ -115,6 +115,11 @@ export class Responder {
     } else this.#counters[COUNTER.forwardKept]!++;
     this.#counters[COUNTER.rcode + (out[3]! & 15)]!++;
     return size;
+  }
+
+  /** Right after `respondKept` gave an answer: the control thread is to be told who asked for what. */
+  get tells(): boolean {
+    return this.#kept.tells;
   }
 
   /** What queries see from here to `endBatch`, replies that point into the table included, stays as it is. */

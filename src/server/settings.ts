@@ -29,6 +29,8 @@ export interface ForwardSettings {
   readonly allow: readonly string[];
   /** Answers them, on the control thread. */
   readonly answer: AnswerForeign;
+  /** Shared memory: words that are 1 while none of a group's upstreams answers (KeptAnswer.group). */
+  readonly outages?: Int32Array;
 }
 
 export interface AnswerSettings {

@@ -33,7 +33,9 @@ export interface ConnectionEvents {
   readonly closed: (connection: Connection) => void;
   /** Gives a question to the control thread; false when that takes no more. `reply` follows. */
   readonly handOver: (connection: Connection, query: Uint8Array, length: number) => boolean;
-  /** After a batch in which something was handed over. */
+  /** Tells the control thread of a question that was answered here. */
+  readonly tell: (connection: Connection, query: Uint8Array, length: number) => void;
+  /** After a batch in which something may have been given to the control thread. */
   readonly handedOver: () => void;
 }
 
@@ -193,7 +195,7 @@ export class Connection {
       this.activeAt = now;
       const answered = messages - (this.#handedOver - handedOver);
       if (answered > 0) this.#events.answered(answered, performance.now() - now);
-      if (answered < messages) this.#events.handedOver();
+      this.#events.handedOver();
       this.#events.active(this);
     }
     if (this.#closing) {
@@ -208,7 +210,10 @@ export class Connection {
     let size = 0;
     try {
       size = this.#responder.respond(query, length, this.peer, this.listen, 'tcp', answer);
-      if (size === NEEDS_CONTROL) size = this.#responder.respondKept(query, length, performance.now(), answer);
+      if (size === NEEDS_CONTROL) {
+        size = this.#responder.respondKept(query, length, performance.now(), answer);
+        if (size > 0 && this.#responder.tells) this.#events.tell(this, query, length);
+      }
       if (size === NEEDS_CONTROL) {
         if (this.#events.handOver(this, query, length)) this.#handedOver++;
         else size = this.#responder.respondBusy(query, this.peer, answer);

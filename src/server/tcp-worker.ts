@@ -17,7 +17,7 @@ let running: { readonly responder: Responder; readonly tcp: TcpTransport } | und
 
 function start(message: StartMessage): void {
   const responder = new Responder(message.handle, message.counters, message.responder);
-  responder.setForward(message.forward);
+  responder.setForward(message.forward, message.outages);
   const tcp = new TcpTransport(
     responder,
     new HandoverWriter(message.handover),
@@ -52,7 +52,7 @@ port.on('message', (message: ToThread) => {
       running?.responder.update(message.handle);
       break;
     case 'forward':
-      running?.responder.setForward(message.forward);
+      running?.responder.setForward(message.forward, message.outages);
       break;
     case 'keep':
       for (const answer of message.answers) running?.responder.keep(answer, performance.now());

@@ -176,6 +176,8 @@ export class TcpTransport {
       else this.#handedOver.set(token, connection);
       return token !== 0;
     },
+    tell: ({ peer, listen }: Connection, query: Uint8Array, length: number): void =>
+      this.#handover.tell(query, length, peer, listen, 'tcp'),
     handedOver: (): void => {
       if (this.#handover.mustWake()) this.#rim.handedOver();
     },

@@ -33,7 +33,7 @@ let portable: { readonly responder: Responder; readonly udp: PortableUdp } | und
 
 async function start(message: StartMessage): Promise<void> {
   const responder = new Responder(message.handle, message.counters, message.responder);
-  responder.setForward(message.forward);
+  responder.setForward(message.forward, message.outages);
   const handover = new HandoverWriter(message.handover);
   let reason: string | undefined;
   if (message.transport === 'batched') {
@@ -118,7 +118,7 @@ async function handle(message: ToThread): Promise<void> {
       portable?.responder.update(message.handle);
       return;
     case 'forward':
-      portable?.responder.setForward(message.forward);
+      portable?.responder.setForward(message.forward, message.outages);
       return;
     case 'keep':
       for (const answer of message.answers) portable?.responder.keep(answer, performance.now());
