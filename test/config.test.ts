@@ -1,4 +1,5 @@
-import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { chmodSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import t from 'tap';
@@ -434,6 +435,14 @@ t.test('files that are no configuration are told apart', async (t) => {
   t.equal(loaded('.'), 'DIR: is a directory, expected a file');
   t.equal(loaded('latin.yaml'), 'DIR/latin.yaml: is not text in UTF-8');
   t.equal(loaded('big.yaml'), 'DIR/big.yaml: expected a file of at most 4MiB');
+  spawnSync('mkfifo', [join(dir, 'pipe.yaml')]);
+  t.equal(
+    loaded('pipe.yaml'),
+    'DIR/pipe.yaml: is a named pipe, expected a regular file',
+    'and nobody waits for a writer',
+  );
+  symlinkSync('/dev/zero', join(dir, 'zero.yaml'));
+  t.equal(loaded('zero.yaml'), 'DIR/zero.yaml: is a device, expected a regular file');
   chmodSync(join(dir, 'good.yaml'), 0);
   const denied = process.getuid?.() === 0 ? 'good' : 'DIR/good.yaml: permission denied';
   t.equal(loaded('good.yaml'), denied);

@@ -744,6 +744,12 @@ t.test('the process: servers out of resolv.conf while it changes, domains, statu
   unlinkSync(file);
   await link.look();
   t.match(link.problems(), [/resolv\.conf cannot be read: ENOENT/]);
+  spawnSync('mkfifo', [file]);
+  for (const again of [() => link.look(), async () => link.reload(first)]) {
+    await again();
+    t.match(link.problems(), [/resolv\.conf cannot be read: it is a named pipe, expected a regular file/]);
+    t.equal(shown()?.[0], '192.0.2.2:53 . up', 'nobody waits for a writer');
+  }
 
   const answer = link.settings!.answer;
   const reply = await new Promise<Uint8Array | undefined>((resolve) => {

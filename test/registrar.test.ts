@@ -1,4 +1,5 @@
 /** The registrar's parts under a fake clock, and its files. */
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as immediate } from 'node:timers/promises';
@@ -477,6 +478,7 @@ t.test('what a dead registrar left goes a TTL after somebody saw that both are d
   writeFileSync(join(folder, 'registered-odd.json'), 'null');
   put('dead.json', { registrar: gone });
   mkdirSync(join(folder, 'registered-folder.json'));
+  spawnSync('mkfifo', [join(folder, 'registered-pipe.json')]);
   let now = 0;
   const sweep = new FileSweep(folder, TTL, () => now);
   const before = readdirSync(folder);

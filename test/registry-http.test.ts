@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -185,6 +186,8 @@ t.test('a registry behind HTTP: what is a list, and what is not believed', async
   t.equal(await failing('empty'), 'unreachable URL: DIR/empty cannot be used: it is empty');
   t.equal(await failing('odd'), 'unreachable URL: DIR/odd cannot be used: it is not one line of printable ASCII');
   t.equal(await failing('.'), 'unreachable URL: DIR cannot be used: it is not a regular file');
+  spawnSync('mkfifo', [join(dir, 'pipe')]);
+  t.equal(await failing('pipe'), 'unreachable URL: DIR/pipe cannot be used: it is not a regular file');
   t.equal(seen.length, before, 'nobody is asked without the secret');
 });
 

@@ -271,7 +271,7 @@ for (const transport of TRANSPORTS) {
     t.same(lines, [`  ${place} (TCP) ${who}`, `  ${place} (UDP) ${who}`, 'cannot listen:']);
 
     const served = await serve(t, { listen: [taken.at, LOOPBACK] });
-    await until(() => served.server.listeners()[0]?.error?.includes('pid') === true);
+    await until(() => served.server.listeners().filter(({ error }) => error?.includes('pid')).length === 2);
     const error0 = `${place} (UDP) ${who}`;
     t.same(served.server.listeners()[0], { ...taken.at, protocol: 'udp', state: 'retrying', error: error0 });
     const other = localhost(served.server.listeners()[2]!.port);

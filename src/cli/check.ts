@@ -1,13 +1,13 @@
 /** `holdfast check`: what a configuration would serve, without serving it. */
-import { readFileSync } from 'node:fs';
 import { showListen } from '../config/addresses.js';
 import { ConfigError } from '../config/errors.js';
 import { loadConfig } from '../config/load.js';
 import type { Config, RegistryConfig, ZoneConfig } from '../config/types.js';
-import { readResolvConf } from '../forward/resolv-conf.js';
+import { RESOLV_CONF_BYTES, readResolvConf } from '../forward/resolv-conf.js';
 import { registryPlace } from '../registry/identity.js';
 import { openAdapter } from '../registry/open.js';
 import type { Listing, Rejected } from '../registry/registry.js';
+import { readRegular } from '../system/regular-file.js';
 import { plain, type Style, styleFor, table } from '../system/terminal.js';
 import { complain, count, EXIT_FAILED, EXIT_OK, EXIT_USAGE, print } from './output.js';
 
@@ -70,7 +70,7 @@ function forwardOf({ forward, listen }: Config): CheckDocument['forward'] {
   if (forward?.resolvConf === undefined) return forward && { upstreams: forward.upstreams.map(showListen) };
   const path = forward.resolvConf;
   try {
-    const named = readResolvConf(readFileSync(path, 'utf8')).map(showListen);
+    const named = readResolvConf(readRegular(path, RESOLV_CONF_BYTES).toString('utf8')).map(showListen);
     const upstreams = named.filter((server) => !listen.map(showListen).includes(server));
     return upstreams.length > 0 ? { upstreams } : { upstreams, note: `${path} names no server but this host's own` };
   } catch (error) {

@@ -1,7 +1,7 @@
 /** What the host asks, by /etc/resolv.conf (resolv.conf(5)). */
-import { readFile } from 'node:fs/promises';
 import { canonicalAddress } from '../config/addresses.js';
 import type { ListenAddress } from '../config/types.js';
+import { readRegularLater } from '../system/regular-file.js';
 
 export interface ResolvConf {
   /** At least one. */
@@ -13,13 +13,14 @@ export interface ResolvConf {
 }
 
 const PORT = 53;
+const MAX_BYTES = 1024 * 1024;
 /** As the C library has it. */
 const MAX_NAMESERVERS = 3;
 const MAX_SEARCH = 6;
 const MAX_NDOTS = 15;
 
 export async function readResolvConf(file = '/etc/resolv.conf'): Promise<ResolvConf> {
-  return parseResolvConf(await readFile(file, 'utf8').catch(() => ''));
+  return parseResolvConf(await readRegularLater(file, MAX_BYTES).then(String, () => ''));
 }
 
 /** Lines that are not understood, and scoped addresses, are passed over. Without a server it is the local host's. */

@@ -4,7 +4,7 @@
  * Beside the text its checked form is kept, so that a restart with an unchanged file need not load the YAML parser and
  * the schema before the first answer.
  */
-import { closeSync, existsSync, fstatSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { closeSync, constants, existsSync, fstatSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { makeFolder } from '../system/folder.js';
@@ -74,7 +74,8 @@ function readChecked(file: string, text: string, places: Places): Config | undef
 
 /** Throws when the file is another's, or others may write it. */
 function readOwn(file: string): string {
-  const fd = openSync(file, 'r');
+  // Whoever has put a named pipe there does not hold up a start.
+  const fd = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const { uid, mode } = fstatSync(fd);
     if (uid !== process.geteuid?.() || (mode & 0o022) !== 0) throw new Error('not ours alone');

@@ -2,6 +2,8 @@
 import { canonicalAddress } from '../config/addresses.js';
 import type { ListenAddress } from '../config/types.js';
 
+/** A longer file is none. */
+export const RESOLV_CONF_BYTES = 1024 * 1024;
 const PORT = 53;
 /** Of systemd-resolved: it may well be pointed to us. */
 const STUBS: readonly string[] = ['127.0.0.53', '127.0.0.54'];

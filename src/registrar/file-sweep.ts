@@ -1,9 +1,12 @@
 /** Takes away what dead registrars of this host left in a directory of the file registry, after a TTL. */
-import { readdir, readFile, unlink } from 'node:fs/promises';
+import { readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Ms } from '../system/clock.js';
+import { readRegularLater } from '../system/regular-file.js';
 import { isDead, readMark } from './file-mark.js';
 
+/** Of a registration; what is longer is not ours. */
+export const MAX_BYTES = 1024 * 1024;
 /** How the files of registrars begin. */
 export const REGISTERED = 'registered-';
 
@@ -39,7 +42,7 @@ export class FileSweep {
     for (const name of await readdir(this.#folder)) {
       const path = join(this.#folder, name);
       if (!name.startsWith(REGISTERED) || !name.endsWith('.json')) continue;
-      const mark = readMark(await readFile(path, 'utf8').catch(() => ''));
+      const mark = readMark(await readRegularLater(path, MAX_BYTES).then(String, () => ''));
       if (mark === undefined || !isDead(mark)) continue;
       const key = `${name} ${mark.owner}`;
       const since = this.#dead.get(key) ?? now;

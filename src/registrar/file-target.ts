@@ -2,16 +2,17 @@
  * The file registry: a file of its own in the registry's directory, written beside and renamed. A file has no TTL, so
  * what a crash leaves stays until a registrar of this host finds that both its registrar and its service are gone.
  */
-import { link, readFile, rename, unlink } from 'node:fs/promises';
+import { link, rename, unlink } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import type { FileRegistryConfig } from '../config/types.js';
 import { look, systemReason } from '../registry/settled-file.js';
 import type { Failure } from '../registry/sync.js';
 import { replaceFile } from '../system/atomic-file.js';
 import type { Ms } from '../system/clock.js';
+import { readRegularLater } from '../system/regular-file.js';
 import type { Entry } from './entry.js';
 import { type FileMark, isDead, ownMark, readMark } from './file-mark.js';
-import { type FileSweep, REGISTERED, sweepOf } from './file-sweep.js';
+import { type FileSweep, MAX_BYTES, REGISTERED, sweepOf } from './file-sweep.js';
 import { isYounger } from './owner.js';
 import type { Gone, Kept, Target } from './target.js';
 import type { WatchedProcess } from './watched-process.js';
@@ -103,7 +104,7 @@ function put(path: string, text: string): Promise<void> {
 
 async function readOrNothing(path: string): Promise<string | undefined> {
   try {
-    return await readFile(path, 'utf8');
+    return (await readRegularLater(path, MAX_BYTES)).toString('utf8');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;

@@ -1,6 +1,7 @@
 /** Files with secrets and certificates. They are read again before each use, so that a rotated one counts at once. */
-import { readFile, stat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import type { TlsConfig } from '../config/types.js';
+import { readRegularLater } from '../system/regular-file.js';
 import { systemReason } from './settled-file.js';
 import type { Failure } from './sync.js';
 
@@ -46,7 +47,7 @@ export async function readSmall(path: string, most: number): Promise<Buffer | Fa
     const stats = await stat(path);
     if (!stats.isFile()) return unusable(path, 'it is not a regular file');
     if (stats.size > most) return unusable(path, `it has ${stats.size} bytes, more than ${most}`);
-    return await readFile(path);
+    return await readRegularLater(path, most);
   } catch (error) {
     return unusable(path, systemReason(error));
   }

@@ -1,11 +1,9 @@
 /** The process's side of forwarding: its settings out of the configuration, resolv.conf while it changes, its status. */
-import { readFileSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
 import type { ForwardStatus } from '../admin/documents.js';
 import { showListen } from '../config/addresses.js';
 import type { Config, ForwardConfig, ListenAddress } from '../config/types.js';
 import { Forwarder } from '../forward/forwarder.js';
-import { readResolvConf } from '../forward/resolv-conf.js';
+import { RESOLV_CONF_BYTES, readResolvConf } from '../forward/resolv-conf.js';
 import type { AgentSettings, ForwarderSettings } from '../forward/settings.js';
 import type { Upstream } from '../forward/upstreams.js';
 import { allowed, allows } from '../server/acl.js';
@@ -14,6 +12,7 @@ import type { KeptAnswer } from '../server/kept-answers.js';
 import { planSockets } from '../server/listen-plan.js';
 import { OwnAddresses } from '../server/own-addresses.js';
 import type { Clock, Ms } from '../system/clock.js';
+import { readRegular, readRegularLater } from '../system/regular-file.js';
 import type { Log } from './events.js';
 import { HostLookup } from './host-lookup.js';
 import type { HostResult } from './host-table.js';
@@ -219,7 +218,7 @@ export class ForwardLink {
   /** At a start and a reload, where there is no time to wait in turn. */
   #readResolvConf(path: string): void {
     try {
-      this.#takeServers(path, readFileSync(path, 'utf8'));
+      this.#takeServers(path, readRegular(path, RESOLV_CONF_BYTES).toString('utf8'));
     } catch (error) {
       this.#takeServers(path, error as Error);
     }
@@ -242,7 +241,7 @@ export class ForwardLink {
     const path = this.#config.forward?.resolvConf;
     if (path === undefined || this.#reading) return;
     this.#reading = true;
-    const read = await readFile(path, 'utf8').catch((error: Error) => error);
+    const read = await readRegularLater(path, RESOLV_CONF_BYTES).then(String, (error: Error) => error);
     this.#reading = false;
     const { forward } = this.#config;
     if (forward?.resolvConf !== path || read === this.#read) return;

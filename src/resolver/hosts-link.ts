@@ -1,8 +1,9 @@
 /** The hosts file while it changes: read whole, in turns, and never waited for. */
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { type Hosts, NO_HOSTS, parseHosts, readHosts } from '../forward/hosts-file.js';
 import { type Looked, look, readExactly, type Signature, STILL_MS, sameSignature } from '../registry/settled-file.js';
 import type { Ms } from '../system/clock.js';
+import { readRegular } from '../system/regular-file.js';
 import type { Log } from './events.js';
 
 const LOOK_MS: Ms = 1_000;
@@ -58,7 +59,7 @@ export class HostsLink {
     try {
       const stats = statSync(this.path);
       if (!stats.isFile() || stats.size > AT_ONCE_BYTES) return;
-      this.#hosts = parseHosts(readFileSync(this.path, 'utf8'));
+      this.#hosts = parseHosts(readRegular(this.path, MAX_BYTES).toString('utf8'));
     } catch {
       // The first look says what is wrong.
     }
