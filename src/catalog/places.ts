@@ -5,49 +5,68 @@ export type Place = Pick<Row, 'address' | 'port' | 'protocol'>;
 
 /**
  * Nearly all places have one holder, and a large zone has very many places: they are found by a number, which takes no
- * memory of its own, and told apart by the rows themselves.
+ * memory of its own, and told apart by the rows themselves. Some, as the one entrance of many services, have thousands.
  */
 export class Places<Holder extends { readonly row: Place }> {
-  readonly #at = new Map<number, Holder | Holder[]>();
-  #contested = new Set<Holder>();
+  readonly #at = new Map<number, Holder | Set<Holder>>();
+  /** Numbers of places. */
+  readonly #contested = new Set<number>();
 
   add(holder: Holder): void {
     const number = numberOf(holder.row);
     const known = this.#at.get(number);
-    this.#at.set(number, known === undefined ? holder : [...asList(known), holder]);
-    if (known !== undefined) this.contest(holder.row);
+    if (known === undefined) {
+      this.#at.set(number, holder);
+      return;
+    }
+    if (known instanceof Set) known.add(holder);
+    else this.#at.set(number, new Set([known, holder]));
+    this.#contested.add(number);
   }
 
   remove(holder: Holder): void {
     const number = numberOf(holder.row);
     const known = this.#at.get(number);
-    if (known === undefined) return;
-    const left = asList(known).filter((one) => one !== holder);
-    if (left.length === 0) this.#at.delete(number);
-    else this.#at.set(number, left.length === 1 ? left[0]! : left);
-    if (left.length > 0) this.contest(holder.row);
+    if (!(known instanceof Set)) {
+      if (known === holder) this.#at.delete(number);
+      return;
+    }
+    known.delete(holder);
+    if (known.size === 1) for (const left of known) this.#at.set(number, left);
+    this.#contested.add(number);
   }
 
   /** Something changed about who has the place. */
   contest(place: Place): void {
-    for (const holder of this.at(place)) this.#contested.add(holder);
+    this.#contested.add(numberOf(place));
   }
 
   /** Those whose place came to be another's, too, or no longer, since the last call. */
-  takeContested(): Iterable<Holder> {
-    const contested = this.#contested;
-    if (contested.size > 0) this.#contested = new Set();
-    return contested;
+  takeContested(): readonly Holder[] {
+    if (this.#contested.size === 0) return [];
+    const numbers = [...this.#contested];
+    this.#contested.clear();
+    return numbers.flatMap((number) => this.#holders(number));
   }
 
   at(place: Place): readonly Holder[] {
-    const known = this.#at.get(numberOf(place));
-    return known === undefined ? [] : asList(known).filter(({ row }) => isSame(row, place));
+    return this.#holders(numberOf(place)).filter(({ row }) => isSame(row, place));
   }
-}
 
-function asList<Holder extends object>(known: Holder | Holder[]): Holder[] {
-  return Array.isArray(known) ? known : [known];
+  /** Whether one of those at the place is so. */
+  some(place: Place, test: (holder: Holder) => boolean): boolean {
+    const known = this.#at.get(numberOf(place));
+    if (known === undefined) return false;
+    if (!(known instanceof Set)) return test(known) && isSame(known.row, place);
+    for (const holder of known) if (test(holder) && isSame(holder.row, place)) return true;
+    return false;
+  }
+
+  #holders(number: number): readonly Holder[] {
+    const known = this.#at.get(number);
+    if (known === undefined) return [];
+    return known instanceof Set ? [...known] : [known];
+  }
 }
 
 function isSame(a: Place, b: Place): boolean {

@@ -71,12 +71,43 @@ function present<T extends object>(options: T): { [K in keyof T]?: Exclude<T[K],
   };
 }
 
-/** One target and who holds it. Nearly all have one holder, and a large zone has very many targets. */
+/** One target and who holds it. Nearly all have one holder, and a large zone has very many targets; some have thousands. */
 interface Entry<Holder> {
   target: Target;
   settings: JudgeSettings;
   readonly first: { holder: Holder; interval: Ms };
-  others: Map<Holder, Ms> | undefined;
+  others: Others<Holder> | undefined;
+}
+
+/** Further holders, with the interval that each asks for, and how many ask for each. */
+class Others<Holder> {
+  readonly #intervals = new Map<Holder, Ms>();
+  readonly #counts = new Map<Ms, number>();
+
+  get holders(): Iterable<Holder> {
+    return this.#intervals.keys();
+  }
+
+  put(holder: Holder, interval: Ms): void {
+    this.take(holder);
+    this.#intervals.set(holder, interval);
+    this.#counts.set(interval, (this.#counts.get(interval) ?? 0) + 1);
+  }
+
+  /** Returns the interval that it asked for; undefined when it was none of them. */
+  take(holder: Holder): Ms | undefined {
+    const interval = this.#intervals.get(holder);
+    if (interval === undefined) return undefined;
+    this.#intervals.delete(holder);
+    const count = this.#counts.get(interval)! - 1;
+    if (count === 0) this.#counts.delete(interval);
+    else this.#counts.set(interval, count);
+    return interval;
+  }
+
+  shortest(): Ms {
+    return Math.min(...this.#counts.keys());
+  }
 }
 
 /** Whose share of the prober's budget a holder's target is in. */
@@ -106,8 +137,8 @@ export class TargetSet<Holder> {
     entry.settings = settings;
     if (entry.first.holder === holder) entry.first.interval = target.interval;
     else {
-      entry.others ??= new Map();
-      entry.others.set(holder, target.interval);
+      entry.others ??= new Others();
+      entry.others.put(holder, target.interval);
     }
     return false;
   }
@@ -117,15 +148,16 @@ export class TargetSet<Holder> {
     const entry = this.#entries.get(key);
     if (entry === undefined) return false;
     if (entry.first.holder !== holder) {
-      if (entry.others?.delete(holder)) this.#changed.add(key);
+      if (entry.others?.take(holder) !== undefined) this.#changed.add(key);
       return false;
     }
     this.#changed.add(key);
-    const next = entry.others?.entries().next();
-    if (next === undefined || next.done) return this.#entries.delete(key);
-    [entry.first.holder, entry.first.interval] = next.value;
-    entry.others?.delete(entry.first.holder);
-    return false;
+    for (const next of entry.others?.holders ?? []) {
+      entry.first.holder = next;
+      entry.first.interval = entry.others!.take(next)!;
+      return false;
+    }
+    return this.#entries.delete(key);
   }
 
   /** How results of the key are judged; undefined when nobody holds it. */
@@ -148,7 +180,7 @@ export class TargetSet<Holder> {
     const entry = this.#entries.get(key);
     if (entry === undefined) return;
     yield entry.first.holder;
-    if (entry.others !== undefined) yield* entry.others.keys();
+    if (entry.others !== undefined) yield* entry.others.holders;
   }
 
   all(): Target[] {
@@ -184,7 +216,5 @@ export class TargetSet<Holder> {
 
 /** The shortest interval that a holder asks for. */
 function shortest({ first, others }: Entry<unknown>): Ms {
-  let { interval } = first;
-  if (others !== undefined) for (const one of others.values()) interval = Math.min(interval, one);
-  return interval;
+  return Math.min(first.interval, others?.shortest() ?? first.interval);
 }

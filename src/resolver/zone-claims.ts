@@ -20,15 +20,14 @@ export class ZoneClaims {
   isClaimedHere(service: Service, row: CatalogRow): boolean {
     const { goneSince } = row;
     if (goneSince === undefined) return false;
-    return this.#places
-      .at(row)
-      .some(
-        (other) =>
-          other.zone === this.#zone &&
-          other.service.name !== service.name &&
-          other.row.listed &&
-          other.row.listedSince >= goneSince,
-      );
+    return this.#places.some(
+      row,
+      (other) =>
+        other.row.listed &&
+        other.row.listedSince >= goneSince &&
+        other.zone === this.#zone &&
+        other.service.name !== service.name,
+    );
   }
 
   /** Marks a row whose verdict was just read: that another zone claims it, and that its pass proves nothing. */
@@ -66,15 +65,14 @@ export class ZoneClaims {
   #isClaimed(service: Service, row: CatalogRow): boolean {
     const { config, probes } = this.#zone;
     const lastWord = row.listed ? this.#confirmed(service) : row.goneSince;
-    const claim = this.#places
-      .at(row)
-      .some(
-        (other) =>
-          other.zone !== this.#zone &&
-          other.zone.config.addressSpace === config.addressSpace &&
-          other.row.listed &&
-          other.row.listedSince > (lastWord ?? Number.NEGATIVE_INFINITY),
-      );
+    const claim = this.#places.some(
+      row,
+      (other) =>
+        other.zone !== this.#zone &&
+        other.zone.config.addressSpace === config.addressSpace &&
+        other.row.listed &&
+        other.row.listedSince > (lastWord ?? Number.NEGATIVE_INFINITY),
+    );
     return claim && !(row.column === 'passes' && demandsIdentity(probes.settings(service).check));
   }
 
