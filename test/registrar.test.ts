@@ -12,6 +12,7 @@ import { FileSweep } from '../src/registrar/file-sweep.js';
 import { FileTarget } from '../src/registrar/file-target.js';
 import { Keeper, type KeeperState } from '../src/registrar/keeper.js';
 import { LocalCheck } from '../src/registrar/local-check.js';
+import { metricsText } from '../src/registrar/metrics-text.js';
 import { ownAddress } from '../src/registrar/own-address.js';
 import { isYounger, newOwner } from '../src/registrar/owner.js';
 import { makePlan } from '../src/registrar/plan.js';
@@ -588,4 +589,32 @@ t.test('a plan by options says what is wrong in the words of the command line', 
     entry: { id: /^web-.+-80$/ },
   });
   t.match(await makePlan({ config: join(folder, 'none.yaml') }), { ok: false, reason: /none.yaml: no such file/ });
+});
+
+t.test('how a registrar stands, as Prometheus reads it', async (t) => {
+  const registration = {
+    service: 'web',
+    id: 'we"b\\1',
+    zone: 'svc.test',
+    registry: 'etcd http://127.0.0.1:2379',
+    port: 80,
+    state: 'trying',
+    since: '2026-01-01T00:00:01.500Z',
+    draining: false,
+  } as const;
+  const status = { registrar: { pid: 7 }, version: '1', problems: ['a.yaml:1: port'], registrations: [registration] };
+  const labels = 'zone="svc.test",service="web",id="we\\"b\\\\1",registry="etcd http://127.0.0.1:2379"';
+  t.same(metricsText(status).split('\n'), [
+    '# HELP holdfast_registration_state Always 1; the state of the registration is in the label.',
+    '# TYPE holdfast_registration_state gauge',
+    `holdfast_registration_state{${labels},state="trying"} 1`,
+    '# HELP holdfast_registration_state_since_seconds When the registration came to its state, in seconds since 1970.',
+    '# TYPE holdfast_registration_state_since_seconds gauge',
+    `holdfast_registration_state_since_seconds{${labels}} 1767225601.5`,
+    '# HELP holdfast_registrar_problems What is wrong with the files of a registrar; `holdfast status` says what.',
+    '# TYPE holdfast_registrar_problems gauge',
+    'holdfast_registrar_problems{pid="7"} 1',
+    '',
+  ]);
+  t.notMatch(metricsText({ ...status, registrations: [] }), /registration_state/);
 });

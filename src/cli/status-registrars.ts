@@ -1,6 +1,7 @@
 /** The registrars of this host, as `holdfast status` shows them. */
 import { runFolders } from '../registrar/run-folder.js';
-import { type RegistrarStatus, readStatuses } from '../registrar/status-file.js';
+import type { RegistrarStatus } from '../registrar/status-document.js';
+import { readStatuses } from '../registrar/status-file.js';
 import { plain, type Style, since, table } from '../system/terminal.js';
 
 export function registrarsOf(runDir: string): RegistrarStatus[] {

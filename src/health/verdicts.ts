@@ -291,6 +291,7 @@ export class VerdictStore {
     record.lastSuccess =
       seed.column === 'passes' ? Math.max(inForce, boot(seed.lastSuccess) ?? inForce) : boot(seed.lastSuccess);
     record.failingSince = boot(seed.failingSince);
+    record.lastResult = notLongDeadYet(record, boot(seed.lastResult));
     record.failure = seed.failure;
     record.detail = seed.detail;
     record.flaps = seed.flaps ?? 0;
@@ -370,6 +371,15 @@ export class VerdictStore {
     record.steadySince = undefined;
     record.before = undefined;
   }
+}
+
+/**
+ * The last result of a restored record. That a row came to be dead for long is written when it happens, so one whose
+ * own last result was before that was not, however long this host slept since.
+ */
+function notLongDeadYet({ lastResult, failingSince, longDead }: VerdictRecord, own: BootMs | undefined) {
+  if (lastResult === undefined || failingSince === undefined || own === undefined) return lastResult;
+  return own - failingSince >= longDead ? lastResult : Math.min(lastResult, failingSince + longDead - 1);
 }
 
 function isNewer(one: VerdictRecord, other: VerdictRecord): boolean {

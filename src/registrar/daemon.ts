@@ -17,7 +17,8 @@ import { newOwner } from './owner.js';
 import type { Plan, PlanRequest } from './plan.js';
 import { PlanWatch } from './plan-watch.js';
 import { Registrar } from './registrar.js';
-import { type RegistrarStatus, StatusFile, self } from './status-file.js';
+import type { RegistrarStatus } from './status-document.js';
+import { StatusFile, self } from './status-file.js';
 import { type WatchedProcess, watchProcess } from './watched-process.js';
 
 export interface RegistrarDaemonOptions {

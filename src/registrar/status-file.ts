@@ -4,24 +4,12 @@ import { readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { replaceFile } from '../system/atomic-file.js';
 import type { Ms } from '../system/clock.js';
-import type { RegistrationStatus } from './registrar.js';
+import { metricsText } from './metrics-text.js';
+import type { RegistrarStatus } from './status-document.js';
 import { isProcessAlive, startOf, type WatchedProcess } from './watched-process.js';
 
 /** Changes that come together are written together. */
 const SETTLE_MS: Ms = 50;
-
-export interface RegistrarStatus {
-  readonly registrar: WatchedProcess;
-  readonly version: string;
-  /** The service's process, where one is watched. */
-  readonly process?: WatchedProcess;
-  /** What is wrong with the configuration, in words. */
-  readonly problems: readonly string[];
-  readonly registrations: readonly (Omit<RegistrationStatus, 'since'> & {
-    /** Wall time, ISO. */
-    readonly since: string;
-  })[];
-}
 
 export class StatusFile {
   readonly #folder: string;
@@ -50,7 +38,7 @@ export class StatusFile {
     for (const name of await readdir(this.#folder).catch(() => [])) {
       const status = name.endsWith('.json') ? readStatus(join(this.#folder, name)) : undefined;
       if (status !== undefined && !isProcessAlive(status.registrar)) {
-        await unlink(join(this.#folder, name)).catch(() => undefined);
+        await unlinkBoth(join(this.#folder, name));
       }
     }
   }
@@ -59,14 +47,28 @@ export class StatusFile {
     this.#removed = true;
     clearTimeout(this.#timer);
     await this.#writing;
-    await unlink(this.#path).catch(() => undefined);
+    await unlinkBoth(this.#path);
   }
 
   async #write(): Promise<void> {
-    const text = `${JSON.stringify(this.#read())}\n`;
-    // A full or frozen disk under it costs the news, nothing else.
-    await replaceFile(this.#path, [Buffer.from(text)], { mode: 0o644 }).catch(() => undefined);
+    const status = this.#read();
+    await put(this.#path, `${JSON.stringify(status)}\n`);
+    await put(metricsPath(this.#path), metricsText(status));
   }
+}
+
+/** A full or frozen disk under it costs the news, nothing else. */
+async function put(path: string, text: string): Promise<void> {
+  await replaceFile(path, [Buffer.from(text)], { mode: 0o644 }).catch(() => undefined);
+}
+
+/** The same as metrics lies beside it. */
+function metricsPath(path: string): string {
+  return path.replace(/json$/, 'prom');
+}
+
+async function unlinkBoth(path: string): Promise<void> {
+  for (const one of [path, metricsPath(path)]) await unlink(one).catch(() => undefined);
 }
 
 export function self(): WatchedProcess {

@@ -467,6 +467,10 @@ t.test('the daemon follows its directory; a broken file changes nothing', async 
     registrars: [{ registrations: [{ id: 'web-1', state: 'registered' }, { id: 'web-2' }] }],
   });
 
+  const metrics = join(host.folder, 'run', 'register', `${daemon.child.pid}.prom`);
+  t.match(readFileSync(metrics, 'utf8'), /^holdfast_registration_state\{.*id="web-1".*state="registered"\} 1$/m);
+  t.match(readFileSync(metrics, 'utf8'), /^holdfast_registrar_problems\{pid="\d+"\} 1$/m);
+
   put('one.yaml', 'name: web\nid: web-1\nport: 8');
   put('three.yaml', 'name: web\nid: web-3\nport: 83\naddress: 127.0.0.1\nttl: 3s\n');
   await until('the new one', () => has('web-3'));
@@ -486,7 +490,7 @@ t.test('the daemon follows its directory; a broken file changes nothing', async 
 
   daemon.kill('SIGTERM');
   t.equal(await daemon.ended, 0);
-  t.notOk(has('web-1') || has('web-3'));
+  t.notOk(has('web-1') || has('web-3') || existsSync(metrics));
   resolver.kill('SIGTERM');
   await resolver.ended;
 });
