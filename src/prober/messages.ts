@@ -31,8 +31,6 @@ const TEXTS = [
   'expect',
 ] as const satisfies readonly (keyof Target)[];
 
-const ALIVE = ['op', 'at', 'targets', 'late', 'localErrors', 'stretch', 'reason', 'conntrack'];
-
 type Fields = Readonly<Record<string, unknown>>;
 
 export interface Checked<T> {
@@ -44,13 +42,14 @@ export interface Checked<T> {
 
 /**
  * A line from the prober. `known` says whether a key was handed out (R36); a result for any other key, from the
- * future, or with a field of another type or name is dropped, and the rest of its line stands.
+ * future, or with a field of another type is dropped, and the rest of its line stands. Unknown fields are passed over:
+ * the prober may be the newer of the two.
  */
 export function readFromProber(line: string, known: (key: string) => boolean, now: BootMs): Checked<FromProber> {
   const fields = parseObject(line);
   if (fields === undefined) return { dropped: 1 };
   if (fields.op === 'results') {
-    if (!Array.isArray(fields.results) || !onlyKeys(fields, ['op', 'results'])) return { dropped: 1 };
+    if (!Array.isArray(fields.results)) return { dropped: 1 };
     const results: ProbeResult[] = [];
     for (const item of fields.results) {
       const result = readResult(item, known, now);
@@ -84,8 +83,7 @@ export function readToProber(line: string): Checked<ToProber> {
 }
 
 function readResult(item: unknown, known: (key: string) => boolean, now: BootMs): ProbeResult | undefined {
-  if (!isObject(item) || !onlyKeys(item, ['key', 'at', 'interval', 'took', 'failure', 'draining', 'detail']))
-    return undefined;
+  if (!isObject(item)) return undefined;
   const { key, at, interval, took, failure, draining, detail } = item;
   if (typeof key !== 'string' || !known(key)) return undefined;
   if (!isTime(at) || at > now + CLOCK_GRAIN_MS || !isTime(took) || !isTime(interval) || interval === 0)
@@ -106,14 +104,14 @@ function readResult(item: unknown, known: (key: string) => boolean, now: BootMs)
 
 function readHello(fields: Fields): FromProber | undefined {
   const { op, pid, version, wall } = fields;
-  if (op !== 'hello' || !onlyKeys(fields, ['op', 'pid', 'version', 'wall'])) return undefined;
+  if (op !== 'hello') return undefined;
   if (!isTime(pid) || !Number.isInteger(pid) || typeof version !== 'string' || !isTime(wall)) return undefined;
   return { op, pid, version: plain(version), wall };
 }
 
 function readAlive(fields: Fields, now: BootMs): FromProber | undefined {
   const { op, at, targets, late, localErrors, stretch, reason, conntrack } = fields;
-  if (op !== 'alive' || !onlyKeys(fields, ALIVE)) return undefined;
+  if (op !== 'alive') return undefined;
   if ((stretch !== undefined && !isTime(stretch)) || (reason !== undefined && typeof reason !== 'string'))
     return undefined;
   if (conntrack !== undefined && !isTime(conntrack)) return undefined;
@@ -183,10 +181,6 @@ function parseObject(line: string): Fields | undefined {
 
 function isObject(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function onlyKeys(fields: Fields, names: readonly string[]): boolean {
-  return Object.keys(fields).every((key) => names.includes(key));
 }
 
 /** A number that can be a time or a count. JSON has no NaN, but 1e999 reads as Infinity. */
