@@ -155,7 +155,9 @@ t.test('a registry behind HTTP: what is a list, and what is not believed', async
   const ask = async (next: typeof answer, from = registry): Promise<unknown> => {
     answer = next;
     const result = await from.poll({ signal: NEVER, fresh: true });
-    return 'reason' in result ? `${result.kind} ${result.reason.replace(/http:\S+\/sd\?[0-9a-f]{8}:/, 'URL:')}` : brief(result);
+    return 'reason' in result
+      ? `${result.kind} ${result.reason.replace(/http:\S+\/sd\?[0-9a-f]{8}:/, 'URL:')}`
+      : brief(result);
   };
   t.same(await ask({}), ['a=10.0.0.1']);
   t.match(seen[0], {
