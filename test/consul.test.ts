@@ -68,7 +68,9 @@ function poll(registry: ConsulRegistry): Promise<Observation> {
 /** The addresses of each service of a list, in short. */
 function addresses(observation: Observation): Record<string, string[]> {
   if (observation.kind !== 'list') throw new Error(`no list: ${JSON.stringify(observation)}`);
-  return Object.fromEntries(observation.services.map(({ name, rows }) => [name, rows.map(({ address }) => address)]));
+  return Object.fromEntries(
+    [...observation.services].map(({ name, rows }) => [name, rows.map(({ address }) => address)]),
+  );
 }
 
 /** A loop that runs, and what it reported of each service last. */

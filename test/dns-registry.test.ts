@@ -160,7 +160,7 @@ function lookups(names: readonly string[], port?: number) {
     const seen = await reader.read(ask);
     if (seen.kind !== 'list') return seen;
     const rows = Object.fromEntries(
-      seen.services.map(({ name, rows }) => [name, rows.map(({ address }) => address).join()]),
+      [...seen.services].map(({ name, rows }) => [name, rows.map(({ address }) => address).join()]),
     );
     return {
       rows,

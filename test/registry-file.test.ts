@@ -57,7 +57,7 @@ t.test('a large file is not kept in memory, and is read again when its contents 
     maxBody: 16 * 1024 * 1024,
   });
   const count = (report: Observation): string =>
-    report.kind === 'list' ? `${report.services.flatMap(({ rows }) => rows).length}` : String(brief(report));
+    report.kind === 'list' ? `${[...report.services].flatMap(({ rows }) => rows).length}` : String(brief(report));
   replace(path, text);
   t.equal(count(await poll(registry, true)), '21000');
   t.equal(count(await poll(registry)), 'confirmed');

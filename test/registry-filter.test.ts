@@ -38,7 +38,7 @@ async function read(folder: string, filter: FilterConfig) {
   adapter.close();
   if (seen.kind !== 'list') throw new Error(JSON.stringify(seen));
   const services = Object.fromEntries(
-    seen.services.map(({ name, rows }) => [name, rows.map(({ address }) => address)]),
+    [...seen.services].map(({ name, rows }) => [name, rows.map(({ address }) => address)]),
   );
   return { services, releases: seen.releases.map(({ service }) => service) };
 }

@@ -20,7 +20,7 @@ export function row(fields: Partial<Row> = {}): Row {
 /** Of a list or change: its services with their addresses. Of others: kind and reason. */
 export function brief(report: Observation | Report | undefined): unknown {
   if (report?.kind === 'list' || report?.kind === 'change') {
-    const services = report.services.map(({ name, rows }) => `${name}=${rows.map((r) => r.address).join()}`);
+    const services = [...report.services].map(({ name, rows }) => `${name}=${rows.map((r) => r.address).join()}`);
     return report.kind === 'list' && !report.removalsBelievable ? ['additions only', ...services] : services;
   }
   return report !== undefined && 'reason' in report ? `${report.kind}: ${report.reason}` : report?.kind;

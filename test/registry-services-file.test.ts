@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import t from 'tap';
 import type { LimitsConfig } from '../src/config/types.js';
-import { parseHere, parseServices } from '../src/registry/parse.js';
-import type { FileContents } from '../src/registry/services-file.js';
+import { PackedListings } from '../src/registry/packed-listings.js';
+import { parseHere, parsePacked, parseServices } from '../src/registry/parse.js';
+import { type FileContents, packServicesFile, type ReadResult } from '../src/registry/services-file.js';
 import { LIMITS, row } from './registry-fixture.js';
 
 async function parse(
@@ -112,7 +113,7 @@ services2: {}
 `);
   if (typeof contents === 'string') return t.fail(contents);
   t.same(
-    contents.services[0]?.rows.map(({ address, port }) => `${address}:${port}`),
+    [...contents.services][0]?.rows.map(({ address, port }) => `${address}:${port}`),
     ['10.0.0.1:80', '10.0.0.2:80', '10.0.0.3:81'],
   );
   t.equal(contents.doubt, undefined);
@@ -203,7 +204,7 @@ t.test('names that mean something to JavaScript are names like others', async (t
   const json = `{"services":{${names.map((name) => `${JSON.stringify(name)}:{"endpoints":[]}`).join()}}}`;
   const parsed = await parse(json, {}, 's.json');
   if (typeof parsed === 'string') return t.fail(parsed);
-  t.same(new Set(parsed.services.map(({ name }) => name)), new Set(names));
+  t.same(new Set([...parsed.services].map(({ name }) => name)), new Set(names));
   t.equal(({} as { endpoints?: unknown }).endpoints, undefined, 'no prototype was touched');
 });
 
@@ -248,13 +249,58 @@ t.test('a large file is parsed in another thread, to the same effect', async (t)
   const options = { file: 'big', allowAddresses: [], limits: LIMITS };
   const bytes = Buffer.from(`services:\n${services.join('\n')}\n`);
   t.ok(bytes.length > 128 * 1024);
+  const listed = (result: ReadResult) => {
+    return result.ok ? { ...result.contents, services: [...result.contents.services] } : result;
+  };
+  // The bytes go with the work.
+  const whole = () => Uint8Array.from(bytes);
   const here = await parseHere({ format: 'yaml', bytes, options });
   t.match(here, { ok: true, contents: { services: { length: 90 } } });
-  t.strictSame(await parseServices({ format: 'yaml', bytes, options }), here);
-  const cut = await parseServices({ format: 'yaml', bytes: bytes.subarray(0, 150_000), options });
+  t.strictSame(listed(await parseServices({ format: 'yaml', bytes: whole(), options })), listed(here));
+  const cut = await parseServices({ format: 'yaml', bytes: whole().subarray(0, 150_000), options });
   t.match(cut, { ok: true }, 'YAML cut between two lines is still YAML: the guard has to see to that');
   const cutInside = await parseServices({ format: 'yaml', bytes: Buffer.concat([bytes, Buffer.from('{')]), options });
   t.match(cutInside, { ok: false, reason: /^big:\d+: not YAML/ });
+});
+
+t.test('a large file of JSON is read service by service, to the same effect', async (t) => {
+  const options = { file: 'big', allowAddresses: [], limits: { ...LIMITS, maxServices: 3 } };
+  const endpoint = (n: number, more = '') => `{"id":"e${n}","address":"10.0.0.${n}","port":80${more}}`;
+  const services = [
+    `"a": {"endpoints": [${endpoint(2)}, ${endpoint(1, ',"weight":7,"tags":["y","x"],"zone":"az","portName":"HTTP"')}]}`,
+    `"b\\"{}": { "priority":3, "check":{"type":"none"}, "endpoints":[${endpoint(3, ',"protocol":"udp","state":"draining"')}]}`,
+    `"c":{"endpoints":[${endpoint(4, ',"node":"n","address":null')},${endpoint(5, ',"ports":{"x":1,"y":2},"port":null')}]}`,
+  ];
+  const file = (listed: string, more = '') =>
+    `\ufeff {"release":{"*":"2031-05-04T09:30:00Z"}, "services" : {${listed}},"nodes":{"n":{"address":"10.9.9.9"}}${more} } \n`;
+  const bodies: Record<string, string> = {
+    good: file(services.join(' ,\n')),
+    none: file(''),
+    'over a limit': file([...services, '"d":{"endpoints":[]}'].join()),
+    'unknown keys': file(services[0]!, ',"x-mine":[1],"other":{}'),
+    'doubtful services': file('"a":5,"b":{"endpoints":[{"address":"nowhere!"}]},"c":{"endpoints":{}}'),
+    'a service twice': file(`${services[0]},"a":{"endpoints":[]}`),
+    'services twice': file(services[0]!, ',"services":{}'),
+    'services that are none': '{"services":[]}',
+    'a comma too many': file(`${services[0]},`),
+    'a bracket that is none': file('"a":{"endpoints":[}'),
+    'cut off': file(services[0]!).slice(0, -9),
+    'more behind it': `${file(services[0]!)}{}`,
+    'not UTF-8': file(services[0]!.replace('e2', '\udcff')),
+    'no object': '[1]',
+  };
+  for (const [title, text] of Object.entries(bodies)) {
+    const bytes = title === 'not UTF-8' ? Buffer.from(text, 'latin1') : Buffer.from(text);
+    const here = await parseHere({ format: 'json', bytes, options });
+    const packed = await parsePacked({ format: 'json', bytes, options });
+    const listed = (result: ReadResult) =>
+      result.ok ? { ...result.contents, services: [...result.contents.services] } : result.reason;
+    const again = packed.ok
+      ? listed({ ...packed, contents: { ...packed.contents, services: new PackedListings(packed.contents.services) } })
+      : packed.reason;
+    t.same(again, listed(here), title);
+  }
+  t.not(packServicesFile(Buffer.from(bodies.good!), options), undefined, 'it is taken apart');
 });
 
 t.test('any text at all is contents or a reason', async () => {

@@ -56,7 +56,7 @@ t.test('the sync worker reports lists in parts, then changes, and follows a relo
       onReport: (name, registry, report) => {
         t.equal(registry, 0);
         if (report.kind === 'list' && report.services.length > 2) {
-          const rows = report.services.reduce((sum, service) => sum + service.rows.length, 0);
+          const rows = [...report.services].reduce((sum, service) => sum + service.rows.length, 0);
           inboxes[name]?.put(`${report.services.length} services, ${rows} rows`);
         } else if (report.kind !== 'confirmed') inboxes[name]?.put([report.kind, brief(report)]);
       },

@@ -14,7 +14,7 @@ function open(path: string) {
   const read = async (fresh = true) => {
     const seen = await adapter.poll({ signal: AbortSignal.timeout(10_000), fresh });
     if (seen.kind !== 'list') return seen;
-    const services = seen.services.map(({ name, rows }) => [
+    const services = [...seen.services].map(({ name, rows }) => [
       name,
       rows.map((row) => `${row.address}:${row.port}`).join(),
     ]);

@@ -1,9 +1,11 @@
 import type { LimitsConfig } from '../config/types.js';
+import { factsOf } from '../registry/packed-listings.js';
 import type { Listing, Report, Row } from '../registry/registry.js';
 import type { BootMs, WallMs } from '../system/clock.js';
 import type { Guard } from './guard.js';
 import { CatalogRow, type HeardMs, type Strength } from './row.js';
 import { Service } from './service.js';
+import { type Steps, toTheEnd } from './steps.js';
 
 /** Told of every row that enters or leaves the catalog, tombstones included. */
 export interface CatalogEvents {
@@ -65,18 +67,16 @@ export class Catalog {
   /** R6: a list over the zone's limits is not believable. Returns the reason, or undefined when it is within them. */
   overLimit(report: ListReport): string | undefined {
     const { maxServices, maxEndpoints, maxEndpointsPerService } = this.#limits;
-    let services = report.services.length;
-    let rows = 0;
-    for (const listing of report.services) {
-      if (listing.rows.length > maxEndpointsPerService) {
-        return `${listing.name} has ${listing.rows.length} endpoints, more than maxEndpointsPerService (${maxEndpointsPerService})`;
-      }
-      rows += listing.rows.length;
+    const facts = factsOf(report.services);
+    let { services, rows } = facts;
+    if (facts.largest.rows > maxEndpointsPerService) {
+      const { name, rows: most } = facts.largest;
+      return `${name} has ${most} endpoints, more than maxEndpointsPerService (${maxEndpointsPerService})`;
     }
     if (report.kind === 'change') {
       services += this.#listedServices;
       rows += this.#listedRows;
-      for (const name of new Set([...report.gone, ...report.services.map((listing) => listing.name)])) {
+      for (const name of new Set([...report.gone, ...[...report.services].map((listing) => listing.name)])) {
         const service = this.services.get(name);
         if (!service?.listed) continue;
         services--;
@@ -91,10 +91,23 @@ export class Catalog {
   /** Applies a believable report. Returns the services that it touched. */
   apply(report: ListReport, how: Reception): Set<Service> {
     const touched = new Set<Service>();
+    toTheEnd(this.applying(report, how, touched));
+    return touched;
+  }
+
+  /** The same in steps: a large list is not taken in at once. The services are put into `touched` as it goes. */
+  *applying(report: ListReport, how: Reception, touched: Set<Service>): Steps {
+    const listed = new Set<string>();
+    for (const listing of report.services) {
+      this.#list(listing, how, touched);
+      if (report.kind === 'list') listed.add(listing.name);
+      yield listing.rows.length + 1;
+    }
     if (report.kind === 'list') {
-      const listed = new Set(report.services.map((listing) => listing.name));
       for (const service of this.services.values()) {
-        if (service.listed && !listed.has(service.name)) this.#leaves(service, how, touched);
+        if (!service.listed || listed.has(service.name)) continue;
+        this.#leaves(service, how, touched);
+        yield service.rows.size + 1;
       }
     } else {
       for (const name of report.gone) {
@@ -102,9 +115,7 @@ export class Catalog {
         if (service?.listed) this.#leaves(service, how, touched);
       }
     }
-    for (const listing of report.services) this.#list(listing, how, touched);
     this.#dropOldestTombstones(touched);
-    return touched;
   }
 
   /** Removes what nothing keeps any more. Returns the services that are gone altogether. */

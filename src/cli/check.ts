@@ -85,7 +85,7 @@ async function readOnce(registry: RegistryConfig, zone: ZoneConfig): Promise<Reg
   try {
     const seen = await adapter.poll({ signal: AbortSignal.timeout(DEADLINE_MS), fresh: true });
     const about = { type: registry.type, path: registryPlace(registry) };
-    if (seen.kind === 'list') return { ...about, services: seen.services.map(summarize), rejected: seen.rejected };
+    if (seen.kind === 'list') return { ...about, services: [...seen.services].map(summarize), rejected: seen.rejected };
     const error = 'reason' in seen ? seen.reason : 'no list';
     return { ...about, error, services: [], rejected: [] };
   } finally {

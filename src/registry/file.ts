@@ -12,7 +12,7 @@ import { watchFolder } from './file-watch.js';
 import { registryIdentity } from './identity.js';
 import { mergeContents } from './merge.js';
 import { LATE, OneFlight } from './one-flight.js';
-import type { Listing } from './registry.js';
+import { factsOf } from './packed-listings.js';
 import type { TargetLabels } from './services-file.js';
 import { look, STILL_MS, systemReason } from './settled-file.js';
 import type { Adapter, Observation, PollContext } from './sync.js';
@@ -164,7 +164,7 @@ export class FileRegistry implements Adapter {
     if (this.#letGo()) return unreadable(this.#path, 'not read again yet');
     this.#news = false;
     const { services, nodes, releases, rejected } = mergeContents(good);
-    if (!this.#isFolder && countRows(services) >= LARGE_ROWS) for (const file of files) file.letGo();
+    if (!this.#isFolder && factsOf(services).rows >= LARGE_ROWS) for (const file of files) file.letGo();
     const broken = faults.map(({ reason }) => ({
       where: this.#path,
       reason: `${reason}; its last good contents stand`,
@@ -197,10 +197,6 @@ export class FileRegistry implements Adapter {
     const close = watchFolder(path, files, wake, this.#watchFailed);
     this.#watch = { folder: looked.identity, close };
   }
-}
-
-function countRows(services: readonly Listing[]): number {
-  return services.reduce((sum, { rows }) => sum + rows.length, 0);
 }
 
 async function namesIn(folder: string): Promise<string[] | Fault> {

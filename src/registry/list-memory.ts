@@ -1,6 +1,7 @@
 /** Remembers the last list that was passed on, so that only what changed need follow. */
 import { createHash } from 'node:crypto';
 import type { LimitsConfig } from '../config/types.js';
+import { factsOf, packedText } from './packed-listings.js';
 import type { Listing } from './registry.js';
 import type { Observation } from './sync.js';
 
@@ -40,23 +41,27 @@ export class ListMemory {
    */
   take(list: List): Observation {
     const before = this.#services;
-    const now = new Map(list.services.map((listing) => [listing.name, known(listing)]));
+    const now = new Map<string, Known>();
+    for (const listing of list.services) now.set(listing.name, known(listing));
     const rest = digest([list.releases, list.rejected]);
     const comparable = before !== undefined && this.#epoch === list.epoch && list.removalsBelievable;
     const nodes = digest(list.nodes ?? []);
     const sameNodes = nodes === this.#nodes;
     const sameRest = rest === this.#rest && sameNodes;
     this.#services = list.removalsBelievable ? now : undefined;
-    this.#rows = list.services.reduce((sum, { rows }) => sum + rows.length, 0);
+    this.#rows = factsOf(list.services).rows;
     this.#partial = !list.removalsBelievable;
     this.#epoch = list.epoch;
     this.#rest = rest;
     this.#nodes = nodes;
     if (!comparable) return list;
-    const services = list.services.filter(({ name }) => before.get(name)?.digest !== now.get(name)?.digest);
+    const changed = new Set<string>();
+    for (const [name, { digest }] of now) if (before.get(name)?.digest !== digest) changed.add(name);
     const gone = [...before.keys()].filter((name) => !now.has(name));
-    if (services.length + gone.length === 0 && sameRest) return { kind: 'confirmed' };
-    if ((services.length + gone.length) * 2 >= Math.max(before.size, now.size, 1)) return list;
+    if (changed.size + gone.length === 0 && sameRest) return { kind: 'confirmed' };
+    if ((changed.size + gone.length) * 2 >= Math.max(before.size, now.size, 1)) return list;
+    const services: Listing[] = [];
+    if (changed.size > 0) for (const listing of list.services) if (changed.has(listing.name)) services.push(listing);
     const { epoch, revision, releases, rejected } = list;
     const change: Change = { kind: 'change', epoch, services, gone, releases, rejected };
     return {
@@ -77,7 +82,7 @@ export class ListMemory {
     this.#rest = rest;
     this.#nodes = nodes;
     const gone = change.gone.filter((name) => before.has(name));
-    const services = change.services.filter((listing) => {
+    const services = [...change.services].filter((listing) => {
       const now = known(listing);
       const last = before.get(listing.name);
       if (last?.digest === now.digest) return false;
@@ -96,18 +101,17 @@ export class ListMemory {
 
   /** R6: why a list, or what is known with a change, is over the zone's limits; undefined when it is not. */
   overLimit(report: List | Change, limits: LimitsConfig): string | undefined {
-    const most = report.services.find(({ rows }) => rows.length > limits.maxEndpointsPerService);
-    if (most !== undefined) {
+    const facts = factsOf(report.services);
+    if (facts.largest.rows > limits.maxEndpointsPerService) {
       const limit = `limits.maxEndpointsPerService (${limits.maxEndpointsPerService})`;
-      return `service "${most.name}" has ${most.rows.length} endpoints, more than ${limit}`;
+      return `service "${facts.largest.name}" has ${facts.largest.rows} endpoints, more than ${limit}`;
     }
-    let services = report.services.length;
-    let rows = report.services.reduce((sum, listing) => sum + listing.rows.length, 0);
+    let { services, rows } = facts;
     if (report.kind === 'change' && this.#services !== undefined) {
       const before = this.#services;
       services += before.size;
       rows += this.#rows;
-      for (const name of new Set([...report.gone, ...report.services.map((listing) => listing.name)])) {
+      for (const name of new Set([...report.gone, ...[...report.services].map((listing) => listing.name)])) {
         const replaced = before.get(name);
         if (replaced !== undefined) services--;
         rows -= replaced?.rows ?? 0;
@@ -124,9 +128,13 @@ export class ListMemory {
 }
 
 function known(listing: Listing): Known {
-  return { digest: digest(listing), rows: listing.rows.length };
+  return { digest: digestOf(packedText(listing)), rows: listing.rows.length };
 }
 
-function digest(value: Listing | readonly unknown[]): string {
-  return createHash('sha1').update(JSON.stringify(value)).digest('base64');
+function digest(value: readonly unknown[]): string {
+  return digestOf(JSON.stringify(value));
+}
+
+function digestOf(text: string): string {
+  return createHash('sha1').update(text).digest('base64');
 }

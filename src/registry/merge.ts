@@ -1,12 +1,12 @@
 /** Several files' contents as one list. */
 import { Notes } from './notes.js';
-import type { ListedCheck, ListedNode, Listing, Rejected, ReleaseMark, Row } from './registry.js';
+import type { ListedCheck, ListedNode, Listing, Listings, Rejected, ReleaseMark, Row } from './registry.js';
 import { collapseRows } from './rows.js';
 import type { FileContents } from './services-file.js';
 
 /** A service that is in several of them has the rows of all, and the first check; release marks are kept all; of two nodes of one name the last counts. */
 export function mergeContents(files: readonly FileContents[]): {
-  services: readonly Listing[];
+  services: Listings;
   nodes?: readonly ListedNode[];
   releases: readonly ReleaseMark[];
   rejected: readonly Rejected[];

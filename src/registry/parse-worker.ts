@@ -1,5 +1,7 @@
 /** The thread of `parse.ts`: parses one file, sends what it says, ends. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { type ParseJob, parseHere } from './parse.js';
+import { type ParseJob, parsePacked } from './parse.js';
 
-parentPort?.postMessage(await parseHere(workerData as ParseJob));
+const result = await parsePacked(workerData as ParseJob);
+const parts = result.ok ? result.contents.services.parts : [];
+parentPort?.postMessage(result, parts.map(({ buffer }) => buffer) as ArrayBuffer[]);

@@ -1,7 +1,14 @@
 /** Bytes of a registry file to its contents; large ones in a thread of their own, so that no other zone waits. */
 import { Worker } from 'node:worker_threads';
 import type { Ms } from '../system/clock.js';
-import { type ReadOptions, type ReadResult, readServicesFile } from './services-file.js';
+import { type Packed, PackedListings, pack } from './packed-listings.js';
+import {
+  type FileContents,
+  packServicesFile,
+  type ReadOptions,
+  type ReadResult,
+  readServicesFile,
+} from './services-file.js';
 import { readTargetsFile } from './targets-file.js';
 import { parseJson } from './tree.js';
 
@@ -17,7 +24,7 @@ const PARSE_DEADLINE_MS: Ms = 120_000;
 /** YAML needs some 10 kB an endpoint while it is parsed. */
 const PARSE_HEAP_MB = 3072;
 
-/** Never rejects. */
+/** Never rejects. Of a large body the bytes are handed on: the caller has them no more. */
 export function parseServices(job: ParseJob): Promise<ReadResult> {
   return job.bytes.length > INLINE_BYTES[job.format] ? parseElsewhere(job) : parseHere(job);
 }
@@ -43,11 +50,32 @@ export async function parseHere({ format, bytes, options }: ParseJob): Promise<R
   return targets === undefined ? readServicesFile(tree.root, options) : readTargetsFile(tree.root, options, targets);
 }
 
+/** What the other thread sends: the services are packed. */
+export type PackedResult =
+  | { readonly ok: true; readonly contents: Omit<FileContents, 'services'> & { readonly services: Packed } }
+  | Extract<ReadResult, { ok: false }>;
+
+/** What a large file says, to be sent on. Never rejects. */
+export async function parsePacked(job: ParseJob): Promise<PackedResult> {
+  const whole = job.format === 'yaml' || job.options.targets !== undefined;
+  const result = (whole ? undefined : packServicesFile(job.bytes, job.options)) ?? (await parseHere(job));
+  if (!result.ok) return result;
+  const { parts, facts } = pack(result.contents.services);
+  return { ok: true, contents: { ...result.contents, services: { parts, facts } } };
+}
+
+function unpacked(result: PackedResult): ReadResult {
+  if (!result.ok) return result;
+  return { ok: true, contents: { ...result.contents, services: new PackedListings(result.contents.services) } };
+}
+
 function parseElsewhere(job: ParseJob): Promise<ReadResult> {
   const { file } = job.options;
   return new Promise((resolve) => {
     const worker = new Worker(new URL('./parse-worker.js', import.meta.url), {
       workerData: job,
+      // Of a part of something larger only a copy can go.
+      transferList: job.bytes.length === job.bytes.buffer.byteLength ? [job.bytes.buffer as ArrayBuffer] : [],
       resourceLimits: { maxOldGenerationSizeMb: PARSE_HEAP_MB },
     });
     const end = (result: ReadResult): void => {
@@ -58,7 +86,7 @@ function parseElsewhere(job: ParseJob): Promise<ReadResult> {
     const fail = (reason: string): void => end({ ok: false, reason: `${file}: ${reason}` });
     const hint = job.format === 'yaml' ? '; the same as JSON is read a hundred times faster' : '';
     const timer = setTimeout(() => fail(`not parsed within ${PARSE_DEADLINE_MS / 1000} s${hint}`), PARSE_DEADLINE_MS);
-    worker.once('message', (result: ReadResult) => end(result));
+    worker.once('message', (result: PackedResult) => end(unpacked(result)));
     worker.once('error', (error: NodeJS.ErrnoException) => {
       fail(error.code === 'ERR_WORKER_OUT_OF_MEMORY' ? `too large to parse${hint}` : `not parsed: ${error.message}`);
     });

@@ -72,6 +72,9 @@ export interface Listing {
   readonly check?: ListedCheck;
 }
 
+/** Services of a report: a list of them, or one that makes them as it is walked over (see packed-listings.ts). */
+export type Listings = Iterable<Listing> & { readonly length: number };
+
 /** Data that was dropped on the way in, and why. The rest of the report stands. */
 export interface Rejected {
   readonly where: string;
@@ -96,7 +99,7 @@ export type Report =
       /** R7. A file has one for ever. */
       readonly epoch: string;
       readonly revision?: string;
-      readonly services: readonly Listing[];
+      readonly services: Listings;
       /** Every node, those without a service included. Absent: the registry tells of none but those of its rows. */
       readonly nodes?: readonly ListedNode[] | undefined;
       readonly releases: readonly ReleaseMark[];
@@ -110,7 +113,7 @@ export type Report =
       readonly at: BootMs;
       readonly epoch: string;
       readonly revision?: string;
-      readonly services: readonly Listing[];
+      readonly services: Listings;
       readonly gone: readonly string[];
       /** Every node, as in a list. Absent: they are as they were. */
       readonly nodes?: readonly ListedNode[] | undefined;

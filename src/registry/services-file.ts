@@ -13,12 +13,15 @@
  * The same in JSON; JSON is read a hundred times faster, at the price of line numbers in what is reported.
  * `services: {}` says that there are none. Keys that begin with `x-` are ignored, other unknown ones are reported.
  */
+import { isUtf8 } from 'node:buffer';
 import type { Cidr, LimitsConfig } from '../config/types.js';
 import { type Defaults, ENDPOINT_KEYS, quote, readDefaults, readRows, SERVICE_KEYS } from './endpoint.js';
 import { readNode } from './file-nodes.js';
+import { jsonEntries, NotTaken, parseText, textStart } from './json-entries.js';
 import { readCheck } from './listed-check.js';
 import { Notes } from './notes.js';
-import type { ListedCheck, ListedNode, Listing, Rejected, ReleaseMark, Row } from './registry.js';
+import { PackedListings, Packer } from './packed-listings.js';
+import type { ListedCheck, ListedNode, Listing, Listings, Rejected, ReleaseMark, Row } from './registry.js';
 import { AddressPolicy, collapseRows } from './rows.js';
 import { entriesOf, Pairs } from './tree.js';
 
@@ -40,7 +43,7 @@ export interface TargetLabels {
 
 /** What one file says. Plain data: it may come from another thread. */
 export interface FileContents {
-  readonly services: readonly Listing[];
+  readonly services: Listings;
   /** Absent: it has none. */
   readonly nodes?: readonly ListedNode[];
   readonly releases: readonly ReleaseMark[];
@@ -66,6 +69,20 @@ interface Service {
 /** Over a limit: the whole list is not believable (R6, R31). */
 class OverLimit extends Error {}
 
+/**
+ * Reads the text of a large JSON file service by service, and packs them. Undefined: it cannot be taken apart so, then
+ * the tree of the whole says what is in it, or wrong with it.
+ */
+export function packServicesFile(bytes: Uint8Array, options: ReadOptions): ReadResult | undefined {
+  try {
+    return new Reader(options).readText(bytes);
+  } catch (error) {
+    if (error instanceof OverLimit) return { ok: false, reason: `${options.file}: ${error.message}` };
+    if (error instanceof NotTaken) return undefined;
+    throw error;
+  }
+}
+
 /** Reads the tree of one file (see `tree.ts`). */
 export function readServicesFile(root: unknown, options: ReadOptions): ReadResult {
   try {
@@ -81,6 +98,8 @@ class Reader {
   readonly #policy: AddressPolicy;
   readonly #notes = new Notes();
   readonly #services = new Map<string, Service>();
+  /** Services that were read and packed. */
+  #taken = 0;
   readonly #releases: ReleaseMark[] = [];
   readonly #nodes = new Map<string, ListedNode>();
   #rows = 0;
@@ -117,11 +136,37 @@ class Reader {
     return { ok: true, contents: this.#contents() };
   }
 
-  #contents(): FileContents {
-    const services = [...this.#services].map(([name, service]): Listing => {
+  readText(bytes: Uint8Array): ReadResult {
+    if (!isUtf8(bytes)) throw new NotTaken();
+    const entries = [...jsonEntries(bytes, textStart(bytes), bytes.length)];
+    const services = entries.find(({ key }) => key === 'services');
+    if (services === undefined || new Set(entries.map(({ key }) => key)).size < entries.length) throw new NotTaken();
+    const head = entries.map((entry): [string, unknown] => {
+      return [entry.key, entry === services ? {} : parseText(bytes, entry.start, entry.end)];
+    });
+    this.read(Object.fromEntries(head));
+    const packer = new Packer();
+    const names = new Set<string>();
+    for (const { key, start, end } of jsonEntries(bytes, services.start, services.end)) {
+      if (names.has(key)) throw new NotTaken();
+      names.add(key);
+      this.#readService(key, parseText(bytes, start, end), undefined);
+      for (const listing of this.#listings()) packer.add(listing);
+      this.#taken += this.#services.size;
+      this.#services.clear();
+    }
+    return { ok: true, contents: { ...this.#contents(), services: new PackedListings(packer.end()) } };
+  }
+
+  #listings(): Listing[] {
+    return [...this.#services].map(([name, service]): Listing => {
       const rows = collapseRows(service.rows);
       return service.check === undefined ? { name, rows } : { name, rows, check: service.check };
     });
+  }
+
+  #contents(): FileContents {
+    const services = this.#listings();
     return {
       services,
       ...(this.#nodes.size === 0 ? {} : { nodes: [...this.#nodes.values()] }),
@@ -212,7 +257,7 @@ class Reader {
       this.#notes.add(where, `service ${quote(name)} is listed twice: the endpoints of both are taken`);
       return known;
     }
-    if (this.#services.size >= this.#options.limits.maxServices) {
+    if (this.#taken + this.#services.size >= this.#options.limits.maxServices) {
       throw new OverLimit(`more than ${this.#options.limits.maxServices} services (limits.maxServices)`);
     }
     const service: Service = { rows: [] };

@@ -15,6 +15,7 @@ import { DaemonCounters } from './daemon-counters.js';
 import { adminSource, type DaemonParts, daemonStatus, statusLine } from './daemon-status.js';
 import { ForwardLink } from './forward-link.js';
 import { ProberLink } from './prober-link.js';
+import { ReportQueue } from './report-queue.js';
 import { Resolver, zoneKeys } from './resolver.js';
 import { awaitSignals } from './signals.js';
 import { Snapshots, snapshotFolder } from './snapshots.js';
@@ -72,6 +73,7 @@ class Daemon {
   readonly #server: AnswerServer;
   readonly #resolver: Resolver;
   readonly #snapshots: Snapshots;
+  readonly #reports: ReportQueue;
   readonly #sync: SyncLink;
   readonly #prober: ProberLink;
   readonly #forward: ForwardLink;
@@ -135,19 +137,20 @@ class Daemon {
       this.#resolver.resolved(host, result, now);
       this.#leave(now);
     };
+    this.#reports = new ReportQueue({
+      resolver: this.#resolver,
+      at: (task) => {
+        const now = this.#enter();
+        task(now);
+        this.#leave(now);
+      },
+      firstFailed: (zone, now) => this.#snapshots.firstSyncFailed(zone, now),
+    });
     this.#sync = new SyncLink({
       snapshotFolder: snapshotFolder(this.#config.stateDir),
       machine,
       log: log.log,
-      onReport: (zone, registry, report) => {
-        const now = this.#enter();
-        const first = this.#resolver.zone(zone)?.sources.all[registry]?.from === 'none';
-        this.#resolver.report(zone, registry, report, now);
-        if (first && (report.kind === 'unreachable' || report.kind === 'unbelievable')) {
-          this.#snapshots.firstSyncFailed(zone, now);
-        }
-        this.#leave(now);
-      },
+      onReport: (zone, registry, report) => this.#reports.add(zone, registry, report),
       onSnapshotProblem: (zone, reason) => this.#snapshots.problem(zone, reason),
       onSnapshotWritten: (zone, wall) => this.#snapshots.wrote(zone, wall),
       onSnapshotWanted: () => this.#snapshots.wantFull(),
@@ -373,6 +376,7 @@ class Daemon {
       });
       return;
     }
+    this.#reports.flush();
     const now = this.#enter();
     const fixed = ['stateDir', 'runDir', 'workers', 'transport', 'tcp'] as const;
     const needRestart = fixed.filter((key) => JSON.stringify(config[key]) !== JSON.stringify(this.#config[key]));

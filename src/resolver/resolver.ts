@@ -85,6 +85,19 @@ export class Resolver {
     this.#tellTargets();
   }
 
+  /** As `report`, but it is taken in by `goOn`: nothing that comes meanwhile waits for a large list. */
+  begin(zone: string, registry: number, report: Report, now: Instant): void {
+    this.#zones.get(zone)?.begin(registry, report, now);
+  }
+
+  /** Takes in about `rows` rows of what has begun for the zone. Returns whether there is more. */
+  goOn(zone: string, rows: number, now: Instant): boolean {
+    const more = this.#zones.get(zone)?.goOn(rows, now) === true;
+    this.#settleClaims(now);
+    this.#tellTargets();
+    return more;
+  }
+
   /** Facts from the prober, in any order; older than what is known are ignored. */
   results(results: readonly ProbeResult[], now: Instant): void {
     const changed = new Map<Zone, Set<Holder<Zone>>>();
@@ -310,7 +323,7 @@ export class Resolver {
   /** The zone with all that it remembers, to be remembered again. */
   #restoredZone(key: string, now: Instant): Zone {
     const zone = this.#zones.get(key)!;
-    zone.finishRestore(Number.POSITIVE_INFINITY, now);
+    zone.finish(now);
     return zone;
   }
 

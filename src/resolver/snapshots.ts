@@ -91,13 +91,13 @@ export class Snapshots {
 
   /**
    * What goes to the writer now, of a large zone a part (`more`): call it again soon. A zone without data has nothing to
-   * be remembered, and one that is still being restored nothing new, but at the end (`last`).
+   * be remembered, and one that is busy with a list or a restore is not whole; at the end (`last`) that is done first.
    */
   deltas(now: Instant, last = false): SnapshotDelta[] {
     const deltas: SnapshotDelta[] = [];
     for (const zone of this.#resolver.zones) {
       const { key } = zone;
-      if (zone.source === 'none' || (zone.restoring && !last)) continue;
+      if (zone.source === 'none' || (zone.busy && !last)) continue;
       const full = this.#full.has(key) || !this.#sent.has(key);
       const due = now.boot - (this.#sent.get(key) ?? Number.NEGATIVE_INFINITY) >= IN_FORCE_MS;
       if (!full && !due && zone.unsaved.size === 0) continue;

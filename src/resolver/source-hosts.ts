@@ -5,6 +5,7 @@
 import type { ListReport } from '../catalog/catalog.js';
 import type { Service } from '../catalog/service.js';
 import type { Cidr } from '../config/types.js';
+import { factsOf } from '../registry/packed-listings.js';
 import type { Listing, Row } from '../registry/registry.js';
 import { AddressPolicy, collapseRows, isHostName } from '../registry/rows.js';
 import type { Ms } from '../system/clock.js';
@@ -47,12 +48,14 @@ export class SourceHosts {
 
   /** The report with addresses in the place of host names, as far as they are known. */
   expand<T extends ListReport>(report: T): T {
+    // Nearly always: no host name is or was there.
+    if (this.#listings.size === 0 && !factsOf(report.services).hosts) return report;
     if (report.kind === 'list') {
-      const listed = new Set(report.services.map(({ name }) => name));
+      const listed = new Set([...report.services].map(({ name }) => name));
       for (const name of [...this.#listings.keys()]) if (!listed.has(name)) this.#forget(name);
     } else for (const name of report.gone) this.#forget(name);
     let changed = false;
-    const services = report.services.map((listing) => {
+    const services = [...report.services].map((listing) => {
       if (!listing.rows.some(({ address }) => isHostName(address))) {
         this.#forget(listing.name);
         return listing;

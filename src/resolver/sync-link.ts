@@ -4,7 +4,8 @@ import type { SnapshotDelta } from '../catalog/snapshot-writer.js';
 import type { ZoneConfig } from '../config/types.js';
 import { nextBackoff } from '../registry/backoff.js';
 import { registryIdentity } from '../registry/identity.js';
-import type { Listing, Report } from '../registry/registry.js';
+import { PackedListings } from '../registry/packed-listings.js';
+import type { Report } from '../registry/registry.js';
 import type { Ms, WallMs } from '../system/clock.js';
 import type { Log } from './resolver.js';
 import {
@@ -45,8 +46,8 @@ export class SyncLink {
   #respawn: NodeJS.Timeout | undefined;
   #pause: Ms | undefined;
   #stopped = false;
-  /** Services of reports that are not complete yet, by zone and registry. */
-  readonly #parts = new Map<string, Listing[]>();
+  /** Services of reports that are not complete yet, packed, by zone and registry. */
+  readonly #parts = new Map<string, Uint8Array[]>();
   readonly #flushes = new Map<number, (complete: boolean) => void>();
   #lastFlush = 0;
 
@@ -155,15 +156,15 @@ export class SyncLink {
         this.#report(message.source, message.report);
         break;
       case 'part': {
-        const services = this.#collect(message.source, message.first);
-        for (const listing of JSON.parse(message.services) as Listing[]) services.push(listing);
+        this.#collect(message.source, message.first).push(message.services);
         this.#post({ op: 'next', source: message.source });
         break;
       }
       case 'outline': {
-        const services = this.#collect(message.source, message.first);
+        const parts = this.#collect(message.source, message.first);
         this.#parts.delete(partsKey(message.source));
-        this.#report(message.source, { ...message.outline, services });
+        const { facts, ...outline } = message.outline;
+        this.#report(message.source, { ...outline, services: new PackedListings({ parts, facts }) });
         break;
       }
       case 'watch-failed': {
@@ -183,11 +184,11 @@ export class SyncLink {
   }
 
   /** The services of the report under way. */
-  #collect(source: SyncSource, first: boolean): Listing[] {
+  #collect(source: SyncSource, first: boolean): Uint8Array[] {
     const key = partsKey(source);
-    let services = first ? undefined : this.#parts.get(key);
-    if (services === undefined) this.#parts.set(key, (services = []));
-    return services;
+    let parts = first ? undefined : this.#parts.get(key);
+    if (parts === undefined) this.#parts.set(key, (parts = []));
+    return parts;
   }
 
   /** Drops what comes from a registry that the zone no longer has. */

@@ -1,6 +1,7 @@
 /** What the control thread and the sync worker say to each other. */
 import type { SnapshotDelta } from '../catalog/snapshot-writer.js';
 import type { Cidr, LimitsConfig, RegistryConfig, ZoneConfig } from '../config/types.js';
+import type { ListingFacts } from '../registry/packed-listings.js';
 import type { Report } from '../registry/registry.js';
 import type { Ms, WallMs } from '../system/clock.js';
 
@@ -32,7 +33,7 @@ export interface SyncSource {
 type BigReport = Extract<Report, { kind: 'list' | 'change' }>;
 type WithoutServices<T> = T extends unknown ? Omit<T, 'services'> : never;
 /** The last part of a list or change: all but its services, which came before it. */
-export type Outline = WithoutServices<BigReport>;
+export type Outline = WithoutServices<BigReport> & { readonly facts: ListingFacts };
 export type SmallReport = Exclude<Report, BigReport>;
 
 export interface SyncWorkerData {
@@ -51,8 +52,8 @@ export type ToSyncWorker =
 
 export type FromSyncWorker =
   | { readonly op: 'report'; readonly source: SyncSource; readonly report: SmallReport }
-  /** Some services as the JSON text of a list: it crosses faster than objects do. `first` begins a new report. */
-  | { readonly op: 'part'; readonly source: SyncSource; readonly first: boolean; readonly services: string }
+  /** Some services, packed. `first` begins a new report. */
+  | { readonly op: 'part'; readonly source: SyncSource; readonly first: boolean; readonly services: Uint8Array }
   | { readonly op: 'outline'; readonly source: SyncSource; readonly first: boolean; readonly outline: Outline }
   | { readonly op: 'watch-failed'; readonly source: SyncSource; readonly reason: string }
   | { readonly op: 'snapshot-problem'; readonly zone: string; readonly reason: string | undefined }

@@ -3,13 +3,11 @@ import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { SnapshotWriter } from '../catalog/snapshot-writer.js';
 import type { RegistryConfig } from '../config/types.js';
 import { openAdapter } from '../registry/open.js';
-import type { Listing, Report } from '../registry/registry.js';
+import { pack } from '../registry/packed-listings.js';
+import type { Report } from '../registry/registry.js';
 import { SyncLoop } from '../registry/sync.js';
 import { bootClock } from '../system/boot-clock.js';
 import type { FromSyncWorker, SyncSource, SyncWorkerData, SyncZone, ToSyncWorker } from './sync-messages.js';
-
-/** Rows in one part of a list: a few milliseconds of the control thread. */
-const ROWS_A_PART = 5000;
 
 interface RunningZone {
   /** What it was started with. */
@@ -105,33 +103,20 @@ class SyncWorker {
     }
     const { services, ...outline } = report;
     let first = true;
-    for (const part of inParts(services)) {
+    const { parts, facts } = pack(services);
+    for (const part of parts) {
       const taken = new Promise<void>((resolve) => this.#live.set(source.loop, resolve));
-      this.#send({ op: 'part', source, first, services: JSON.stringify(part) });
+      this.#send({ op: 'part', source, first, services: part });
       first = false;
       await taken;
       if (!this.#live.has(source.loop)) return;
     }
-    this.#send({ op: 'outline', source, first, outline });
+    this.#send({ op: 'outline', source, first, outline: { ...outline, facts } });
   }
 
   #send(message: FromSyncWorker): void {
     this.#port.postMessage(message);
   }
-}
-
-function* inParts(services: readonly Listing[]): Generator<Listing[]> {
-  let part: Listing[] = [];
-  let rows = 0;
-  for (const listing of services) {
-    part.push(listing);
-    rows += listing.rows.length + 1;
-    if (rows < ROWS_A_PART) continue;
-    yield part;
-    part = [];
-    rows = 0;
-  }
-  if (part.length > 0) yield part;
 }
 
 if (parentPort !== null) new SyncWorker(parentPort, workerData as SyncWorkerData);

@@ -5,6 +5,7 @@ import type { Layer } from '../catalog/layers.js';
 import { plainRow } from '../catalog/merge-rows.js';
 import type { CatalogRow, Strength } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
+import type { Steps } from '../catalog/steps.js';
 import type { ZoneConfig } from '../config/types.js';
 import { registryIdentity } from '../registry/identity.js';
 import type { Listing, Rejected, ReleaseMark, Row } from '../registry/registry.js';
@@ -77,23 +78,26 @@ export class ZoneSource implements Layer {
     this.hosts.configure(config.allowAddresses, registry?.type === 'file', config.softTtl);
   }
 
-  /** Takes in a list or a change. Returns the services that it touched; undefined when it is not believed. */
-  take(given: ListReport, now: Instant): Set<Service> | undefined {
+  /**
+   * Takes in a list or a change. The services that it touches are put into `touched` as it goes. Returns whether it is
+   * believed.
+   */
+  *taking(given: ListReport, now: Instant, touched: Set<Service>): Steps<boolean> {
     const report = this.hosts.expand(given);
     const over = this.catalog.overLimit(report);
     if (over !== undefined) {
       this.hearing.lost(`not believable: ${over}`, now);
-      return undefined;
+      return false;
     }
     if (report.kind === 'change' && this.from !== 'registry') {
       this.hearing.lost('not believable: a change before the first list', now);
-      return undefined;
+      return false;
     }
     const first = this.from === 'none';
     const unguarded = this.from === 'snapshot' && !this.trusted;
     const newEpoch = this.epoch !== undefined && report.epoch !== this.epoch && !unguarded;
     if (newEpoch) this.#log('warn', 'epoch-changed', { ...this.#who, from: this.epoch, to: report.epoch });
-    const touched = this.catalog.apply(report, {
+    const how = {
       boot: now.boot,
       heard: this.hearing.clock.at(now.boot),
       wall: now.wall,
@@ -101,14 +105,15 @@ export class ZoneSource implements Layer {
       unguarded,
       newEpoch,
       removals: believedForRemovals(report),
-    });
+    };
+    yield* this.catalog.applying(report, how, touched);
     this.from = 'registry';
     this.trusted = true;
     this.epoch = report.epoch;
     this.revision = report.revision;
     this.rejected = report.rejected;
     this.#firstTaken = first;
-    return touched;
+    return true;
   }
 
   /** To be called when what was taken in is answered: only then is it said. */

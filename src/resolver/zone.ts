@@ -5,6 +5,7 @@
 import type { ListReport } from '../catalog/catalog.js';
 import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
+import { goOn, type Steps, toTheEnd } from '../catalog/steps.js';
 import type { ZoneConfig } from '../config/types.js';
 import type { Rejected, Report } from '../registry/registry.js';
 import type { BootMs, Instant } from '../system/clock.js';
@@ -25,6 +26,17 @@ const PACED_AT_ONCE = 200;
 
 const EDE_STALE_NXDOMAIN = 19;
 
+/** A report that is being taken in. */
+interface Round {
+  readonly steps: Steps;
+  /** It is the first word on the zone: what it does not have yet may be there. */
+  readonly first: boolean;
+  /** Services that it touched and that are not judged yet. */
+  touched: ReadonlySet<Service>;
+  /** Those of them about which something else was said meanwhile. */
+  readonly again: Set<Service>;
+}
+
 export class Zone {
   /** What tells it from all others, see `zoneKeys`. */
   key: string;
@@ -44,6 +56,7 @@ export class Zone {
   #heeded = '';
   /** The moment being worked on; set by every entry point. */
   #now: Instant;
+  #round: Round | undefined;
 
   constructor(key: string, config: ZoneConfig, deps: ZoneDeps, now: Instant) {
     this.key = key;
@@ -83,7 +96,7 @@ export class Zone {
   }
 
   get source(): 'registry' | 'snapshot' | 'none' {
-    return this.sources.from;
+    return this.#round?.first ? 'none' : this.sources.from;
   }
 
   get rejected(): readonly Rejected[] {
@@ -102,21 +115,63 @@ export class Zone {
 
   /** What a registry said. @param index in `config.registries` */
   report(index: number, report: Report, now: Instant): void {
+    this.begin(index, report, now);
+    this.#finishRound(now);
+  }
+
+  /** As `report`, but it is taken in by `goOn`: nothing that comes meanwhile waits for a large list. */
+  begin(index: number, report: Report, now: Instant): void {
+    this.finish(now);
     this.#now = now;
     const source = this.sources.all[index];
     if (source === undefined) return;
+    const touched = new Set<Service>();
+    const first = source.from === 'none' && this.sources.from === 'none';
+    this.#round = { steps: this.#reporting(source, report, touched), first, touched, again: new Set() };
+  }
+
+  /** Takes in about `rows` rows of what has begun. Returns whether there is more. */
+  goOn(rows: number, now: Instant): boolean {
+    const round = this.#round;
+    if (round === undefined) return false;
+    this.#now = now;
+    let more = false;
+    try {
+      more = goOn(round.steps, rows);
+    } finally {
+      if (!more) this.#round = undefined;
+    }
+    if (!more && round.again.size > 0) this.#settle(round.again, now);
+    this.#show(now);
+    if (!more) for (const source of this.sources.all) source.tellFirst();
+    return more;
+  }
+
+  /** Nothing that was begun is left, nor anything of a restore. */
+  finish(now: Instant): void {
+    this.#finishRound(now);
     this.finishRestore(Number.POSITIVE_INFINITY, now);
+  }
+
+  /** Something that was begun is not done. */
+  get busy(): boolean {
+    return this.#round !== undefined || this.#restore.pending;
+  }
+
+  #finishRound(now: Instant): void {
+    this.goOn(Number.POSITIVE_INFINITY, now);
+  }
+
+  *#reporting(source: ZoneSource, report: Report, touched: Set<Service>): Steps {
     const { hearing } = source;
     if (report.kind === 'unreachable' || report.kind === 'unbelievable') {
-      hearing.lost(report.kind === 'unreachable' ? report.reason : `not believable: ${report.reason}`, now);
+      hearing.lost(report.kind === 'unreachable' ? report.reason : `not believable: ${report.reason}`, this.#now);
     } else if (report.kind === 'confirmed') {
-      if (source.from === 'registry') this.#heardAgain(source, now, new Set(), now.boot);
+      if (source.from === 'registry') yield* this.#heardAgain(source, new Set(), this.#now.boot);
     } else {
-      this.#listed(source, report, now);
+      yield* this.#listed(source, report, touched);
     }
-    this.#heed(now);
-    this.#show(now);
-    source.tellFirst();
+    this.#heed(this.#now);
   }
 
   /** R28: what a host name was found to be. */
@@ -124,7 +179,7 @@ export class Zone {
     this.#now = now;
     for (const source of this.sources.all) {
       const listings = source.hosts.take(host, result);
-      if (listings.length > 0) this.finishRestore(Number.POSITIVE_INFINITY, now);
+      if (listings.length > 0) this.finish(now);
       if (listings.length > 0) this.#moved(source, source.replace(listings, now), now);
     }
     this.#show(now);
@@ -132,6 +187,7 @@ export class Zone {
 
   /** R30: what was heard before the gap counts no more, until the registries speak again. */
   clockGap(now: Instant): void {
+    this.#finishRound(this.#now);
     // The gap itself was not heard: the guard's clock stands since the zone was last looked at.
     for (const { hearing } of this.sources.all) hearing.lost('the clocks parted', now, this.#now.boot);
     this.#now = now;
@@ -143,8 +199,12 @@ export class Zone {
   verdictsChanged(rows: Iterable<Holder<Zone>>, now: Instant): void {
     this.#now = now;
     const touched = new Set<Service>();
-    for (const { service } of rows) touched.add(service);
-    this.#settle(touched, now);
+    for (const { service } of rows) {
+      // What is being taken in is judged as a whole.
+      if (this.#round?.touched.has(service)) this.#round.again.add(service);
+      else touched.add(service);
+    }
+    this.#settle(touched, now, this.#round === undefined);
     this.#show(now);
   }
 
@@ -156,7 +216,7 @@ export class Zone {
     const due = this.sources.all.some(({ hearing, guard }) => {
       return hearing.heard && hearing.clock.at(now.boot) >= guard.nextWake();
     });
-    if (due) this.#settle(new Set(), now);
+    if (due && this.#round === undefined) this.#settle(new Set(), now);
     this.#show(now);
   }
 
@@ -180,7 +240,7 @@ export class Zone {
   /** R9. Returns how many rows were let go. */
   accept(name: string, now: Instant): number {
     this.#now = now;
-    this.finishRestore(Number.POSITIVE_INFINITY, now);
+    this.finish(now);
     let rows = 0;
     for (const source of this.sources.all) {
       const service = name === '*' ? undefined : source.catalog.services.get(name);
@@ -196,7 +256,7 @@ export class Zone {
   /** New settings for the same zone; data, guard and verdicts stay (D32). */
   reconfigure(config: ZoneConfig, deps: ZoneDeps, now: Instant): void {
     this.#now = now;
-    this.finishRestore(Number.POSITIVE_INFINITY, now);
+    this.finish(now);
     this.config = config;
     this.#deps = deps;
     this.probes.configure(config);
@@ -213,6 +273,7 @@ export class Zone {
 
   dispose(now: Instant): void {
     this.#now = now;
+    this.#round = undefined;
     for (const service of this.catalog.services.values()) {
       this.#asked.unmark(service);
       for (const row of service.rows.values()) this.probes.remove(row, now.boot);
@@ -233,11 +294,6 @@ export class Zone {
   finishRestore(count: number, now: Instant): boolean {
     const touched = this.#restore.finish(count, now);
     if (touched.size > 0) this.#settle(touched, now);
-    return this.#restore.pending;
-  }
-
-  /** A restore left something for later. */
-  get restoring(): boolean {
     return this.#restore.pending;
   }
 
@@ -263,25 +319,28 @@ export class Zone {
     return this.#deps.listen;
   }
 
-  #listed(source: ZoneSource, report: ListReport, now: Instant): void {
-    const own = source.take(report, now);
-    if (own === undefined) return;
+  *#listed(source: ZoneSource, report: ListReport, own: Set<Service>): Steps {
+    if (!(yield* source.taking(report, this.#now, own))) return;
     for (const { name } of own) this.unsaved.add(name);
     const touched = this.#seen(source, own);
-    for (const service of touched) this.#aim(service, now);
+    if (this.#round !== undefined) this.#round.touched = touched;
+    for (const service of touched) {
+      this.#aim(service, this.#now);
+      yield service.rows.size + 1;
+    }
     this.claims.contest(touched);
     if (report.kind === 'list' || report.nodes !== undefined)
-      this.names.nodes.list(source.identity, report.nodes ?? [], believedForRemovals(report), now.boot);
-    if (touched.size > 0) this.#bump(now);
-    const confirmed = Math.min(now.boot, report.at);
+      this.names.nodes.list(source.identity, report.nodes ?? [], believedForRemovals(report), this.#now.boot);
+    if (touched.size > 0) this.#bump(this.#now);
+    const confirmed = Math.min(this.#now.boot, report.at);
     if (believedForRemovals(report)) {
-      this.#heardAgain(source, now, touched, confirmed);
-      const events = source.release(report.releases, now);
-      if (events.length > 0) this.#settle(this.#seen(source, source.guardLog.tell(events)), now);
+      yield* this.#heardAgain(source, touched, confirmed);
+      const events = source.release(report.releases, this.#now);
+      if (events.length > 0) this.#settle(this.#seen(source, source.guardLog.tell(events)), this.#now);
     } else {
       source.hearing.lastConfirmed = confirmed;
-      source.hearing.lost(`believed for additions and recoveries only${firstFault(report.rejected)}`, now);
-      this.#settle(touched, now);
+      source.hearing.lost(`believed for additions and recoveries only${firstFault(report.rejected)}`, this.#now);
+      yield* this.#settling(touched, true);
     }
   }
 
@@ -295,12 +354,13 @@ export class Zone {
     this.#settle(touched, now);
   }
 
-  #heardAgain(source: ZoneSource, now: Instant, touched: Set<Service>, confirmed: BootMs): void {
+  *#heardAgain(source: ZoneSource, touched: Set<Service>, confirmed: BootMs): Steps {
     const { hearing, guard } = source;
     hearing.lastConfirmed = confirmed;
-    if (hearing.again(now)) this.#settle(new Set([...touched, ...this.#seen(source, guard.holding())]), now);
-    else if (touched.size > 0) this.#settle(touched, now);
-    this.#moved(source, source.relist(now), now);
+    if (hearing.again(this.#now)) for (const service of this.#seen(source, guard.holding())) touched.add(service);
+    else if (touched.size === 0) return this.#moved(source, source.relist(this.#now), this.#now);
+    yield* this.#settling(touched, true);
+    this.#moved(source, source.relist(this.#now), this.#now);
   }
 
   /** What is seen of a registry's services. */
@@ -308,27 +368,40 @@ export class Zone {
     return this.sources.layers.show(source, services);
   }
 
+  /** `guards` false: what is being taken in is not whole yet, so no guard may judge by it. */
+  #settle(touched: Set<Service>, now: Instant, guards = true): void {
+    this.#now = now;
+    toTheEnd(this.#settling(touched, guards));
+  }
+
   /** Health, guard, answers, in that order, for the services that were touched; the guards look at their own besides. */
-  #settle(touched: Set<Service>, now: Instant): void {
-    for (const service of touched) this.#judge(service, now);
-    for (const source of this.sources.all) {
+  *#settling(touched: Set<Service>, guards: boolean): Steps {
+    for (const service of touched) {
+      this.#judge(service, this.#now);
+      yield service.rows.size + 1;
+    }
+    for (const source of guards ? this.sources.all : []) {
       if (!source.hearing.heard) continue;
       const { guard, guardLog, hearing } = source;
-      const events = guard.evaluate(hearing.clock.at(now.boot), now.wall, this.health.proberSilent);
+      const events = guard.evaluate(hearing.clock.at(this.#now.boot), this.#now.wall, this.health.proberSilent);
       for (const service of this.#seen(source, guardLog.tell(events))) {
-        this.#judge(service, now);
+        this.#judge(service, this.#now);
         touched.add(service);
       }
     }
-    for (const service of this.sources.layers.sweep(touched)) {
-      touched.delete(service);
-      this.#forget(service);
+    for (const service of touched) {
+      for (const gone of this.sources.layers.sweep([service])) {
+        touched.delete(gone);
+        this.#forget(gone);
+      }
+      yield 1;
     }
     for (const service of touched) {
       this.unsaved.add(service.name);
       this.health.tellFloor(service);
       this.health.tellWithheld(service);
-      this.names.publish(service, now.boot);
+      this.names.publish(service, this.#now.boot);
+      yield service.rows.size + 1;
     }
   }
 
@@ -344,7 +417,7 @@ export class Zone {
   /** Looks at these services again, or at all: what is not the zone's own word on them has changed. */
   settle(services: Set<Service> | undefined, now: Instant): void {
     this.#now = now;
-    this.finishRestore(Number.POSITIVE_INFINITY, now);
+    this.finish(now);
     this.#settle(services ?? new Set(this.catalog.services.values()), now);
     this.#show(now);
   }
@@ -417,7 +490,7 @@ export class Zone {
     for (const { guardLog, hearing } of sources.all) guardLog.sound(hearing.clock.at(now.boot));
     this.names.show(
       {
-        synced: sources.complete,
+        synced: sources.complete && this.#round?.first !== true,
         ...(this.names.deferred ? { targetsPending: true } : {}),
         ...(heard ? {} : { negative: { code: EDE_STALE_NXDOMAIN, text: 'registry not heard' } }),
         serial: this.serial,

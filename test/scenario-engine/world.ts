@@ -67,7 +67,10 @@ export class World {
   /** What host names are found to be. */
   readonly hosts = new Map<string, string | readonly string[]>();
   readonly #lookups: { readonly host: string; readonly at: BootMs }[] = [];
-  /** A restarted resolver leaves for later what its first answers do not need, as the daemon does. */
+  /**
+   * As in the daemon: a restarted resolver leaves for later what its first answers do not need, and a list is taken in
+   * in parts, with time for other things between.
+   */
   deferring = false;
 
   constructor(config: Config, confirms: Confirms, idsAt: (place: string) => string[]) {
@@ -347,8 +350,17 @@ export class World {
     registry.nextPoll = this.#confirms === 'never' ? Number.POSITIVE_INFINITY : this.#boot + registry.interval;
     const zone = this.#config.zones.find(({ name }) => name === registry.zone);
     const index = zone?.registries.findIndex((one) => registryIdentity(one) === registry.identity) ?? -1;
-    if (index !== -1) this.#resolver.report(registry.zone, index, report, this.now);
+    if (index !== -1) this.#take(registry.zone, index, report);
     this.#settle();
+  }
+
+  #take(zone: string, index: number, report: Report): void {
+    if (!this.deferring) {
+      this.#resolver.report(zone, index, report, this.now);
+      return;
+    }
+    this.#resolver.begin(zone, index, report, this.now);
+    while (this.#resolver.goOn(zone, 1, this.now)) this.#resolver.tick(this.now);
   }
 
   #pollSoon(): void {
