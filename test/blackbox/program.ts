@@ -209,7 +209,10 @@ export class Host {
   async saved(text: string): Promise<void> {
     const folder = join(this.folder, 'state', 'snapshots');
     await until(`${text} in a snapshot`, () =>
-      readdirSync(folder).some((name) => readFileSync(join(folder, name), 'utf8').includes(text)),
+      // What is not in its place yet does not outlive a death.
+      readdirSync(folder).some((name) => {
+        return !name.endsWith('.tmp') && readFileSync(join(folder, name), 'utf8').includes(text);
+      }),
     );
   }
 
