@@ -3,6 +3,7 @@ import Module from 'node:module';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { workerData } from 'node:worker_threads';
+import { Query } from '../src/dns/query.js';
 import { Responder } from '../src/server/respond.js';
 
 const { odd, real } = workerData as { readonly odd: string; readonly real: string };
@@ -90,20 +91,20 @@ function collectAllTheTime(every: number): void {
 
 /** The responder throws on queries for the name `poison`. */
 function poisoned(): void {
-  const prepare = Responder.prototype.prepare;
-  Responder.prototype.prepare = function (this: Responder, query, ...rest) {
+  const parse = Query.prototype.parse;
+  Query.prototype.parse = function (this: Query, query, length) {
     if (query[12] === 6 && Buffer.from(query.subarray(13, 19)).toString() === 'poison') throw new Error('poisoned');
-    return prepare.call(this, query, ...rest);
+    return parse.call(this, query, length);
   };
 }
 
 /** The responder never returns from a query for the name `hang`. */
 function hanging(): void {
-  const prepare = Responder.prototype.prepare;
-  Responder.prototype.prepare = function (this: Responder, query, ...rest) {
+  const parse = Query.prototype.parse;
+  Query.prototype.parse = function (this: Query, query, length) {
     if (query[12] === 4 && Buffer.from(query.subarray(13, 17)).toString() === 'hang')
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 30_000);
-    return prepare.call(this, query, ...rest);
+    return parse.call(this, query, length);
   };
 }
 

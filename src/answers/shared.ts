@@ -65,7 +65,7 @@ export const READER_GENERATION = 1;
 export const SEGMENT_BYTES_LOG2 = 24;
 export const SEGMENT_UNITS_LOG2 = SEGMENT_BYTES_LOG2 - 3;
 export const SEGMENT_UNITS_MASK = 2 ** SEGMENT_UNITS_LOG2 - 1;
-/** 4 GB: a piece of a reply names its segment in one byte, with one value kept for constants. */
+/** 4 GB: a piece of a reply names its segment in one byte, with values kept for the segments that readers have of their own. */
 export const MAX_SEGMENTS = 250;
 /** The number of a segment that each reader has of its own, for entries that it makes itself. */
 export const OWN_SEGMENT = MAX_SEGMENTS;

@@ -20,6 +20,7 @@ export class TableMemory {
   zoneStates: Int32Array = new Int32Array(0);
   addresses: Int32Array = new Int32Array(2);
   bytes: Uint8Array[] = [];
+  views: DataView[] = [];
   halves: Uint16Array[] = [];
   words: Int32Array[] = [];
   #segments = 0;
@@ -37,6 +38,7 @@ export class TableMemory {
   /** A reader's own segment. */
   setOwn(bytes: Uint8Array, halves: Uint16Array, words: Int32Array): void {
     this.bytes[OWN_SEGMENT] = bytes;
+    this.views[OWN_SEGMENT] = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
     this.halves[OWN_SEGMENT] = halves;
     this.words[OWN_SEGMENT] = words;
   }
@@ -44,6 +46,7 @@ export class TableMemory {
   #addSegment(segment: SharedArrayBuffer): void {
     const number = this.#segments++;
     this.bytes[number] = new Uint8Array(segment);
+    this.views[number] = new DataView(segment);
     this.halves[number] = new Uint16Array(segment);
     this.words[number] = new Int32Array(segment);
   }

@@ -1,7 +1,7 @@
 import type { SharedZone } from '../answers/shared.js';
 import { NEAR_PREFIXES } from '../config/near-prefixes.js';
 import { prefixBytes } from '../dns/addresses.js';
-import type { Peer } from './plan.js';
+import type { Peer } from './reply.js';
 
 /** Who may ask, as words. */
 export type Allowed = Pick<SharedZone, 'allow4' | 'allow6'>;

@@ -1,76 +1,74 @@
 /**
- * Turns a reply's plan into iovecs, so that the kernel takes header and question from the query's own buffer and the
- * records from where they lie in the table. What is pointed to must stay as it is until the send is over.
+ * The iovecs of an answer that was written over its query: one, unless large pieces of it were left in the table. The
+ * kernel takes those from where they lie, and they must stay as they are until the send is over.
  */
-import { OWN_SEGMENT, type SharedTable } from '../answers/shared.js';
-import { type BatchRing, IOV_LEN, IOV_WORDS, MAX_PIECES, putPointer, SLOT_IOV_WORDS } from './batch-ring.js';
+import type { SharedTable } from '../answers/shared.js';
+import { type BatchRing, IOV_LEN, IOV_WORDS, putPointer, SLOT_IOV_WORDS } from './batch-ring.js';
 import type { LinuxCalls } from './linux-calls.js';
-import { CONSTANT, type Plan } from './plan.js';
+import type { Reply } from './reply.js';
 
-/** `source` of a piece is a byte. */
-const SOURCES = 256;
 const WORD = 2 ** 32;
 
 export class AnswerPieces {
   readonly #calls: Pick<LinuxCalls, 'address'>;
   readonly #ring: BatchRing;
-  readonly #plan: Plan;
-  readonly #own: Uint8Array;
+  readonly #reply: Reply;
   /** Held here: native code knows them by address alone. */
-  #segments: Uint8Array[] = [];
-  /** Two words a source: where its bytes begin. */
-  readonly #bases = new Uint32Array(SOURCES * 2);
+  #segments: readonly Uint8Array[] = [];
+  /** Two words a segment: where its bytes begin. */
+  #bases = new Uint32Array(0);
 
-  /** `own`: the segment of the reader that makes the plans. */
-  constructor(calls: Pick<LinuxCalls, 'address'>, ring: BatchRing, plan: Plan, handle: SharedTable, own: Uint8Array) {
+  /** `reply`: of the responder that writes the answers. */
+  constructor(calls: Pick<LinuxCalls, 'address'>, ring: BatchRing, reply: Reply, handle: SharedTable) {
     this.#calls = calls;
     this.#ring = ring;
-    this.#plan = plan;
-    this.#own = own;
-    putPointer(this.#bases, CONSTANT, calls.address(plan.constants));
+    this.#reply = reply;
     this.update(handle);
   }
 
   /** The table has grown. Between batches only. */
-  update(handle: SharedTable): void {
-    this.#segments = handle.segments.map((segment) => new Uint8Array(segment));
-    this.#segments[OWN_SEGMENT] = this.#own;
-    this.#segments.forEach((bytes, i) => {
-      putPointer(this.#bases, i, this.#calls.address(bytes));
-    });
+  update({ segments }: SharedTable): void {
+    this.#segments = segments.map((segment) => new Uint8Array(segment));
+    this.#bases = new Uint32Array(segments.length * 2);
+    for (const [i, bytes] of this.#segments.entries()) putPointer(this.#bases, i, this.#calls.address(bytes));
   }
 
   /** The answer is the first bytes of the slot's own; returns how many iovecs that makes. */
   putWhole(slot: number, length: number): number {
-    const { words, sendIov, answerPointers } = this.#ring;
-    const iov = sendIov + slot * SLOT_IOV_WORDS;
-    words[iov] = answerPointers[slot * 2]!;
-    words[iov + 1] = answerPointers[slot * 2 + 1]!;
-    words[iov + IOV_LEN] = length;
+    this.#put(this.#ring.sendIov + slot * SLOT_IOV_WORDS, this.#ring.answerPointers, slot, 0, length);
     return 1;
   }
 
-  /** Makes the iovecs of a slot from the plan; returns how many. */
+  /** Makes the iovecs of a slot from the reply; returns how many. */
   put(slot: number): number {
-    const ring = this.#ring;
-    const plan = this.#plan;
-    const { words } = ring;
-    const iov = ring.sendIov + slot * SLOT_IOV_WORDS;
-    const query = ring.queries[slot]!;
-    if (plan.pieces > MAX_PIECES) return this.putWhole(slot, plan.write(query, this.#segments, ring.answers[slot]!));
-    plan.patch(query);
-    words[iov] = ring.queryPointers[slot * 2]!;
-    words[iov + 1] = ring.queryPointers[slot * 2 + 1]!;
-    words[iov + IOV_LEN] = plan.questionEnd;
-    const bases = this.#bases;
-    const { pieces, source, start, size } = plan;
-    for (let piece = 0, to = iov + IOV_WORDS; piece < pieces; piece++, to += IOV_WORDS) {
-      const base = source[piece]! * 2;
-      const low = bases[base]! + start[piece]!;
-      words[to] = low;
-      words[to + 1] = bases[base + 1]! + (low >= WORD ? 1 : 0);
-      words[to + IOV_LEN] = size[piece]!;
+    const reply = this.#reply;
+    const { queryPointers, sendIov } = this.#ring;
+    const first = sendIov + slot * SLOT_IOV_WORDS;
+    let iov = first;
+    let from = 0;
+    for (let i = 0; i < reply.left; i++) {
+      const to = reply.leftAfter[i]!;
+      if (to > from) {
+        this.#put(iov, queryPointers, slot, from, to - from);
+        iov += IOV_WORDS;
+        from = to;
+      }
+      this.#put(iov, this.#bases, reply.leftSegment[i]!, reply.leftStart[i]!, reply.leftSize[i]!);
+      iov += IOV_WORDS;
     }
-    return 1 + pieces;
+    if (reply.written > from) {
+      this.#put(iov, queryPointers, slot, from, reply.written - from);
+      iov += IOV_WORDS;
+    }
+    return (iov - first) / IOV_WORDS;
+  }
+
+  /** `start` bytes behind an address of the list. */
+  #put(iov: number, bases: Uint32Array, number: number, start: number, size: number): void {
+    const { words } = this.#ring;
+    const low = bases[number * 2]! + start;
+    words[iov] = low;
+    words[iov + 1] = bases[number * 2 + 1]! + (low >= WORD ? 1 : 0);
+    words[iov + IOV_LEN] = size;
   }
 }

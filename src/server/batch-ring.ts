@@ -4,11 +4,11 @@
  * owner holds the ring, and the ring holds the block and every view of it.
  */
 import type { LinuxCalls } from './linux-calls.js';
-import type { Peer } from './respond.js';
+import { MAX_LEFT, type Peer } from './reply.js';
 
 export const BATCH = 64;
 /** Longer datagrams are no queries: they are cut, seen to be cut, and dropped. */
-export const QUERY_BYTES = 4096;
+const QUERY_BYTES = 4096;
 export const NAME_BYTES = 28;
 export const CONTROL_BYTES = 64;
 
@@ -27,9 +27,8 @@ export const MSG_LEN = 14;
 /** struct iovec, in words. */
 export const IOV_WORDS = 4;
 export const IOV_LEN = 2;
-/** iovecs of one answer: header and question, and so many pieces. An answer of more pieces is copied together. */
-export const MAX_PIECES = 15;
-const IOVS = 1 + MAX_PIECES;
+/** iovecs of one answer: pieces that are left in the table, and what stands before, between and behind them. */
+const IOVS = 2 * MAX_LEFT + 1;
 export const SLOT_IOV_WORDS = IOVS * IOV_WORDS;
 
 const NAME_STRIDE = 32;
@@ -39,6 +38,7 @@ export class BatchRing {
   /** All of it in words, for headers. */
   readonly words: Uint32Array;
   readonly bytes: Uint8Array;
+  readonly view: DataView;
   /** Word index of the first receive header; the others follow. */
   readonly receive: number;
   readonly send: number;
@@ -50,7 +50,9 @@ export class BatchRing {
   readonly receiveHeaders: Uint8Array;
   /** Entry i begins at send header i: what is left to send after i messages. */
   readonly sendHeadersFrom: readonly Uint8Array[];
+  /** Of each slot, as long as the longest query and the longest answer: answers are written over queries. */
   readonly queries: readonly Uint8Array[];
+  /** For answers that are given as a whole. */
   readonly answers: readonly Uint8Array[];
   readonly peers: readonly Peer[];
   /** Low and high words of the addresses of each slot's name, control data and answer iovec. */
@@ -63,6 +65,7 @@ export class BatchRing {
   /** `answerBytes`: the largest answer. */
   constructor(calls: Pick<LinuxCalls, 'address'>, answerBytes: number) {
     const answerStride = Math.ceil(answerBytes / 64) * 64;
+    const queryStride = Math.max(QUERY_BYTES, answerStride);
     const layout = new Layout();
     const receive = layout.take(BATCH * HEADER_BYTES);
     const send = layout.take(BATCH * HEADER_BYTES);
@@ -70,12 +73,13 @@ export class BatchRing {
     const sendIov = layout.take(BATCH * SLOT_IOV_WORDS * 4);
     this.names = layout.take(BATCH * NAME_STRIDE);
     this.controls = layout.take(BATCH * CONTROL_BYTES);
-    const queries = layout.take(BATCH * QUERY_BYTES);
+    const queries = layout.take(BATCH * queryStride);
     const answers = layout.take(BATCH * answerStride);
 
     this.memory = new ArrayBuffer(layout.size);
     this.words = new Uint32Array(this.memory);
     this.bytes = new Uint8Array(this.memory);
+    this.view = new DataView(this.memory);
     this.receive = receive / 4;
     this.send = send / 4;
     this.sendIov = sendIov / 4;
@@ -91,12 +95,12 @@ export class BatchRing {
     this.controlPointers = pointers(this.controls, CONTROL_BYTES);
     this.iovPointers = pointers(sendIov, SLOT_IOV_WORDS * 4);
     const receiveIovs = pointers(receiveIov, IOV_WORDS * 4);
-    this.queryPointers = pointers(queries, QUERY_BYTES);
+    this.queryPointers = pointers(queries, queryStride);
     this.answerPointers = pointers(answers, answerStride);
 
     const slots = Array.from({ length: BATCH }, (_, i) => i);
     this.sendHeadersFrom = slots.map((i) => this.bytes.subarray(send + i * HEADER_BYTES, send + BATCH * HEADER_BYTES));
-    this.queries = slots.map((i) => this.bytes.subarray(queries + i * QUERY_BYTES, queries + (i + 1) * QUERY_BYTES));
+    this.queries = slots.map((i) => this.bytes.subarray(queries + i * queryStride, queries + (i + 1) * queryStride));
     this.answers = slots.map((i) => this.bytes.subarray(answers + i * answerStride, answers + (i + 1) * answerStride));
     this.peers = slots.map((i) => ({ family: 4, bytes: this.bytes, offset: this.names + i * NAME_STRIDE + 4 }));
     for (const i of slots) {

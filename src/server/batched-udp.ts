@@ -120,13 +120,7 @@ export class BatchedUdp {
     this.#handover = options.handover;
     this.#maxUdp = Math.max(512, options.maxUdp);
     this.#ring = new BatchRing(options.calls, this.#maxUdp);
-    this.#pieces = new AnswerPieces(
-      options.calls,
-      this.#ring,
-      options.responder.plan,
-      options.handle,
-      options.responder.own,
-    );
+    this.#pieces = new AnswerPieces(options.calls, this.#ring, options.responder.reply, options.handle);
     this.#control = options.control;
     this.#counters = options.transportCounters;
     this.#latency = options.counters;
@@ -349,13 +343,23 @@ export class BatchedUdp {
 
   /** How many iovecs the answer in a slot has; 0 for none; NEEDS_CONTROL. */
   #respond(slot: number, length: number, listen: number, now: number): number {
-    const { queries, peers, answers } = this.#ring;
+    const { queries, peers, answers, view } = this.#ring;
+    const query = queries[slot]!;
     try {
-      const size = this.#responder.prepare(queries[slot]!, length, peers[slot]!, listen, 'udp', this.#maxUdp);
+      const size = this.#responder.respondInPlace(
+        query,
+        view,
+        query.byteOffset,
+        length,
+        peers[slot]!,
+        listen,
+        'udp',
+        this.#maxUdp,
+      );
       if (size !== NEEDS_CONTROL) return size > 0 ? this.#pieces.put(slot) : size;
-      const kept = this.#responder.respondKept(queries[slot]!, length, now, answers[slot]!);
+      const kept = this.#responder.respondKept(query, length, now, answers[slot]!);
       if (kept <= 0) return kept;
-      if (this.#responder.tells) this.#handover.tell(queries[slot]!, length, peers[slot]!, listen, 'udp');
+      if (this.#responder.tells) this.#handover.tell(query, length, peers[slot]!, listen, 'udp');
       return this.#pieces.putWhole(slot, kept);
     } catch (error) {
       this.#counters[counterIndex.failures]!++;

@@ -14,7 +14,7 @@ import {
 import type { TableMemory } from '../answers/table-memory.js';
 import { SRV_TARGET_OFFSET } from '../dns/records.js';
 import { Draw } from './draw.js';
-import { MAX_POINTER, type Plan } from './plan.js';
+import { MAX_POINTER, type Reply } from './reply.js';
 
 /** Puts a record set of the table into a plan, as much of it as the client's limit allows (RFC 2181 s.9). */
 export class Composer {
@@ -33,23 +33,25 @@ export class Composer {
    * Adds whole records to the answer section while the message stays within `limit`; TC when one is missing that
    * `maxAnswers` would have let in. With all of them in, additional records of their targets follow, as far as they fit.
    */
-  put(plan: Plan, memory: TableMemory, set: number, limit: number): void {
+  put(reply: Reply, memory: TableMemory, set: number, limit: number): void {
     const segment = set >>> SEGMENT_UNITS_LOG2;
     const half = (set & SEGMENT_UNITS_MASK) * 4;
     const halves = memory.halves[segment]!;
     const words = memory.words[segment]!;
+    const view = memory.views[segment]!;
     const count = halves[half + SET_COUNT]!;
     const most = halves[half + SET_MOST]!;
     const wanted = most > 0 && most < count ? most : count;
     if ((halves[half + SET_FLAGS]! & SET_STRIDE) !== 0)
-      this.#putRuns(plan, segment, halves, words, half, wanted, limit);
-    else this.#putRecords(plan, segment, halves, words, half, wanted, limit);
+      this.#putRuns(reply, segment, view, halves, words, half, wanted, limit);
+    else this.#putRecords(reply, segment, view, halves, words, half, wanted, limit);
   }
 
   /** Records of one length that lie side by side: the answer is one or two runs of them. */
   #putRuns(
-    plan: Plan,
+    reply: Reply,
     segment: number,
+    view: DataView,
     halves: Uint16Array,
     words: Int32Array,
     half: number,
@@ -60,20 +62,21 @@ export class Composer {
     const stride = halves[half + SET_STRIDE_BYTES]!;
     const weights = (halves[half + SET_FLAGS]! & SET_WEIGHTED) !== 0 ? count * 4 : 0;
     const records = half * 2 + SET_HEAD_BYTES + weights;
-    const room = Math.floor((limit - plan.length) / stride);
+    const room = Math.floor((limit - reply.length) / stride);
     const fit = wanted < room ? wanted : Math.max(room, 0);
-    if (fit < wanted) plan.truncated = true;
+    if (fit < wanted) reply.truncated = true;
     if (fit === 0) return;
     const start = this.#draw.start(halves, words, half);
     const first = Math.min(fit, count - start);
-    plan.add(segment, records + start * stride, first * stride);
-    if (fit > first) plan.add(segment, records, (fit - first) * stride);
-    plan.answers += fit;
+    reply.add(view, segment, records + start * stride, first * stride);
+    if (fit > first) reply.add(view, segment, records, (fit - first) * stride);
+    reply.answers += fit;
   }
 
   #putRecords(
-    plan: Plan,
+    reply: Reply,
     segment: number,
+    view: DataView,
     halves: Uint16Array,
     words: Int32Array,
     half: number,
@@ -88,19 +91,20 @@ export class Composer {
     for (; put < wanted; put++) {
       const place = places + order[put]! * 2;
       const length = halves[place * 2 + 2]!;
-      if (plan.length + length > limit || plan.full) break;
-      this.#positions[put] = plan.length;
-      plan.add(segment, half * 2 + words[place]!, length);
+      if (reply.length + length > limit) break;
+      this.#positions[put] = reply.length;
+      reply.add(view, segment, half * 2 + words[place]!, length);
     }
-    plan.answers += put;
-    if (put < wanted) plan.truncated = true;
-    else this.#putAdditionals(plan, segment, halves, words, half, put, limit);
+    reply.answers += put;
+    if (put < wanted) reply.truncated = true;
+    else this.#putAdditionals(reply, segment, view, halves, words, half, put, limit);
   }
 
   /** One address record a target; its owner points to where the target stands in the answer section. */
   #putAdditionals(
-    plan: Plan,
+    reply: Reply,
     segment: number,
+    view: DataView,
     halves: Uint16Array,
     words: Int32Array,
     half: number,
@@ -129,11 +133,11 @@ export class Composer {
       const start = half * 2 + words[place]!;
       const owner = this.#positions[i]! + SRV_TARGET_OFFSET;
       const ownerLength = owner <= MAX_POINTER ? 2 : length - SRV_TARGET_OFFSET;
-      if (plan.length + ownerLength + tail > limit || plan.full) return;
-      if (owner <= MAX_POINTER) plan.addPointer(owner);
-      else plan.add(segment, start + SRV_TARGET_OFFSET, ownerLength);
-      plan.add(segment, start + length, tail);
-      plan.additionals++;
+      if (reply.length + ownerLength + tail > limit) return;
+      if (owner <= MAX_POINTER) reply.addPointer(owner);
+      else reply.add(view, segment, start + SRV_TARGET_OFFSET, ownerLength);
+      reply.add(view, segment, start + length, tail);
+      reply.additionals++;
     }
   }
 }

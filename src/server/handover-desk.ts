@@ -2,7 +2,7 @@
 
 import { type HandedOver, type HandoverMemory, HandoverReader } from './handover.js';
 import type { KeptAnswer } from './kept-answers.js';
-import type { Peer, Transport } from './plan.js';
+import type { Peer, Transport } from './reply.js';
 
 /** So many in one turn; then the rest of the control thread's work has its turn. */
 const AT_ONCE = 64;

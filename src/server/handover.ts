@@ -3,7 +3,7 @@
  * memory with one writer and one reader; what is in it and what the control thread still works on is bounded, in all
  * and for each client. What a dead thread has handed over stays valid for the next one.
  */
-import type { Peer, Transport } from './plan.js';
+import type { Peer, Transport } from './reply.js';
 
 const RING_BYTES = 256 * 1024;
 const RING_MASK = RING_BYTES - 1;

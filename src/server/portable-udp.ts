@@ -14,13 +14,11 @@ import { listenIndex, type SocketPlan } from './listen-plan.js';
 import { counterIndex, type RepliesMessage } from './messages.js';
 import { localAddresses, OwnAddresses } from './own-addresses.js';
 import { quiet } from './quiet.js';
+import { ReadyAnswers, SEND_QUEUE_BYTES } from './ready-answers.js';
 import { NEEDS_CONTROL, type Responder } from './respond.js';
 
 const RESCAN_MS = 2_000;
 const BUFFER_BYTES = 4 * 1024 * 1024;
-/** Answers that wait for the kernel may hold so much memory; more is dropped. */
-const SEND_QUEUE_BYTES = 4 * 1024 * 1024;
-const MAX_ANSWER_BYTES = 65_535;
 
 export interface PortableUdpEvents {
   /** The responder threw on a query. */
@@ -43,31 +41,35 @@ export class PortableUdp {
   readonly #handover: HandoverWriter;
   /** Where replies of the control thread go, by token. The handover bounds them. */
   readonly #handedOver = new Map<number, { readonly socket: Socket; readonly from: RemoteInfo }>();
-  readonly #latency: Uint32Array;
   readonly #counters: Uint32Array;
   readonly #events: PortableUdpEvents;
   readonly #bound = new Map<string, Bound>();
   readonly #own = new OwnAddresses();
-  #out = Buffer.alloc(MAX_ANSWER_BYTES);
+  readonly #ready: ReadyAnswers;
   #rescan: NodeJS.Timeout | undefined;
   /** Datagrams read. */
   #taken = 0;
   /** Changes to the sockets, one after the other. */
   #changes: Promise<unknown> = Promise.resolve();
 
-  /** `counters` are the responder's; the latency histogram in them is ours to write. */
+  /** `counters` are the responder's; the latency histogram in them is ours to write. `maxUdp`: the largest answer. */
   constructor(
     responder: Responder,
     handover: HandoverWriter,
     counters: Uint32Array,
     transportCounters: Uint32Array,
     events: PortableUdpEvents,
+    maxUdp: number,
   ) {
     this.#responder = responder;
     this.#handover = handover;
-    this.#latency = counters;
     this.#counters = transportCounters;
     this.#events = events;
+    this.#ready = new ReadyAnswers(Math.max(512, maxUdp), {
+      left: (answers, begun) => countLatency(counters, performance.now() - begun, answers),
+      failed: this.#sent,
+      dropped: () => this.#count('sendDrops'),
+    });
   }
 
   /** Opens and closes sockets until they are those of `plans`. Resolves with what could not be bound, by plan key. */
@@ -83,6 +85,7 @@ export class PortableUdp {
     inherited: Readonly<Record<string, InheritedSocket>>,
   ): Promise<Map<string, BindFailure>> {
     const failures = new Map<string, BindFailure>();
+    this.#ready.flush();
     for (const [key, bound] of this.#bound) {
       if (plans.some((p) => p.key === key)) continue;
       for (const socket of bound.sockets.values()) socket.close();
@@ -129,6 +132,7 @@ export class PortableUdp {
     const sockets = [...this.#bound.values()].flatMap((bound) => [...bound.sockets.values()]);
     const until = performance.now() + grace;
     await quiet(() => this.#taken, performance.now() + grace / 4);
+    this.#ready.flush();
     while (sockets.some((s) => s.getSendQueueCount() > 0) && performance.now() < until)
       await new Promise((resolve) => setTimeout(resolve, 5));
     for (const socket of sockets) socket.close();
@@ -138,6 +142,7 @@ export class PortableUdp {
   /** Binds each address that a wildcard stands for. Fails with the first failure when none can be bound. */
   async #bindLocal(bound: Bound): Promise<BindFailure | undefined> {
     let first: BindFailure | undefined;
+    this.#ready.flush();
     const addresses = localAddresses().filter((a) => bound.plan.dual || a.family === bound.plan.family);
     for (const [at, socket] of bound.sockets) {
       if (addresses.some((a) => a.bind === at)) continue;
@@ -198,12 +203,13 @@ export class PortableUdp {
     }
     const begun = performance.now();
     const listen = listenIndex(bound.plan, asked);
+    const out = this.#ready.place;
     let length = 0;
     this.#responder.beginBatch();
     try {
-      length = this.#responder.respond(query, query.length, peer, listen, 'udp', this.#out);
+      length = this.#responder.respond(query, query.length, peer, listen, 'udp', out);
       if (length === NEEDS_CONTROL) {
-        length = this.#responder.respondKept(query, query.length, begun, this.#out);
+        length = this.#responder.respondKept(query, query.length, begun, out);
         if (length > 0 && this.#responder.tells) this.#handover.tell(query, query.length, peer, listen, 'udp');
       }
     } catch (error) {
@@ -217,12 +223,7 @@ export class PortableUdp {
       else this.#handedOver.set(token, { socket, from });
     }
     if (this.#handover.mustWake()) this.#events.handedOver();
-    if (length <= 0 || this.#isFull(socket)) return;
-    // Behind others in the queue it would not leave within the call, and needs bytes of its own.
-    const answer = socket.getSendQueueCount() > 0 ? Buffer.from(this.#out.subarray(0, length)) : this.#out;
-    socket.send(answer, 0, length, from.port, from.address, this.#sent);
-    if (answer === this.#out && socket.getSendQueueCount() > 0) this.#out = Buffer.alloc(MAX_ANSWER_BYTES);
-    countLatency(this.#latency, performance.now() - begun, 1);
+    if (length > 0) this.#ready.put(socket, length, from.port, from.address, begun);
   }
 
   /** Sends what the control thread has answered; tokens of a thread before this one are not known. */
@@ -233,14 +234,10 @@ export class PortableUdp {
       this.#handedOver.delete(token);
       const { socket, from } = waiting;
       const open = [...this.#bound.values()].some(({ sockets }) => [...sockets.values()].includes(socket));
-      if (message && open && !this.#isFull(socket)) socket.send(message, from.port, from.address, this.#sent);
+      if (!message || !open) continue;
+      if (socket.getSendQueueSize() > SEND_QUEUE_BYTES) this.#count('sendDrops');
+      else socket.send(message, from.port, from.address, this.#sent);
     }
-  }
-
-  #isFull(socket: Socket): boolean {
-    if (socket.getSendQueueSize() <= SEND_QUEUE_BYTES) return false;
-    this.#count('sendDrops');
-    return true;
   }
 
   readonly #sent = (error: Error | null): void => {
@@ -253,8 +250,8 @@ export class PortableUdp {
 }
 
 /** Addresses are literals already: answer at once, so that the datagram leaves within the call. */
-function literalLookup(host: string, ...rest: unknown[]): void {
-  const done = rest.at(-1) as (error: Error | null, address: string, family: number) => void;
+function literalLookup(host: string, options: unknown, callback?: unknown): void {
+  const done = (callback ?? options) as (error: Error | null, address: string, family: number) => void;
   done(null, host, host.includes(':') ? 6 : 4);
 }
 

@@ -26,7 +26,7 @@ import { type Allowed, allows, strangerLimit } from './acl.js';
 import { Composer } from './compose.js';
 import { COUNTER, typeCounter } from './counters.js';
 import { type KeptAnswer, KeptAnswers } from './kept-answers.js';
-import { type FixedEde, OPT_BYTES, type Peer, Plan, type Transport } from './plan.js';
+import { type FixedEde, OPT_BYTES, type Peer, Reply, type Transport } from './reply.js';
 
 export type { Peer, Transport };
 
@@ -55,7 +55,7 @@ const ARPA = 'arpa';
  */
 export class Responder {
   /** The last reply, until the next query. */
-  readonly plan: Plan;
+  readonly reply: Reply;
   readonly #reader: TableReader;
   readonly #counters: Uint32Array;
   readonly #options: ResponderOptions;
@@ -78,13 +78,8 @@ export class Responder {
     this.#reader = new TableReader(handle, options.reader);
     this.#counters = counters;
     this.#options = options;
-    this.plan = new Plan(options.maxUdp);
+    this.reply = new Reply(options.maxUdp);
     this.#composer = new Composer(options.seed);
-  }
-
-  /** What pieces of `plan` may point into beside the table. */
-  get own(): Uint8Array {
-    return this.#reader.own;
   }
 
   /** Takes a newer handle: a grown table, changed zones. Between batches only. */
@@ -143,19 +138,41 @@ export class Responder {
     transport: Transport,
     out: Uint8Array,
   ): number {
-    const size = this.prepare(query, length, peer, listen, transport, out.length);
-    return size > 0 ? this.plan.write(query, this.#reader.memory.bytes, out) : size;
+    this.reply.intoBytes(out);
+    const size = this.#prepare(query, length, peer, listen, transport, out.length);
+    return size > 0 ? this.reply.end(query) : size;
   }
 
   /** Right after NEEDS_CONTROL, when the control thread cannot take it: a SERVFAIL in `out`, its length. */
   respondBusy(query: Uint8Array, peer: Peer, out: Uint8Array): number {
-    this.plan.rcode = RCODE.SERVFAIL;
+    this.reply.intoBytes(out);
+    this.reply.begin(this.#query.questionEnd);
+    this.reply.rcode = RCODE.SERVFAIL;
     this.#finish(query, peer);
-    return this.plan.write(query, this.#reader.memory.bytes, out);
+    return this.reply.end(query);
   }
 
-  /** As `respond`, but leaves the reply in `plan`: its pieces stay valid until `endBatch`. */
-  prepare(
+  /**
+   * As `respond`, but writes the reply over the query, which begins at `offset` of `view`, too. Large pieces of it are
+   * left in the table, see `reply`: they stay valid until `endBatch`.
+   */
+  respondInPlace(
+    bytes: Uint8Array,
+    view: DataView,
+    offset: number,
+    length: number,
+    peer: Peer,
+    listen: number,
+    transport: Transport,
+    capacity: number,
+  ): number {
+    this.reply.into(view, offset, true);
+    const size = this.#prepare(bytes, length, peer, listen, transport, capacity);
+    if (size > 0) this.reply.endInPlace();
+    return size;
+  }
+
+  #prepare(
     bytes: Uint8Array,
     length: number,
     peer: Peer,
@@ -175,13 +192,13 @@ export class Responder {
     this.#ede = 0;
     this.#fixedEde = 0;
     this.#handOver = false;
-    this.plan.begin(query.questionEnd);
+    this.reply.begin(query.questionEnd);
     if (query.opcode !== 0) {
-      this.plan.begin(HEADER_BYTES);
-      this.plan.rcode = RCODE.NOTIMP;
+      this.reply.begin(HEADER_BYTES);
+      this.reply.rcode = RCODE.NOTIMP;
     } else if (parsed === MALFORMED) {
       this.#counters[COUNTER.malformed]!++;
-      this.plan.rcode = RCODE.FORMERR;
+      this.reply.rcode = RCODE.FORMERR;
     } else {
       this.#counters[typeCounter(query.type)]!++;
       this.#decide(bytes, peer, listen);
@@ -197,13 +214,13 @@ export class Responder {
   }
 
   #decide(bytes: Uint8Array, peer: Peer, listen: number): void {
-    const { plan } = this;
+    const { reply } = this;
     const query = this.#query;
-    if (query.edns && query.version > 0) plan.rcode = RCODE.BADVERS;
+    if (query.edns && query.version > 0) reply.rcode = RCODE.BADVERS;
     else if (query.class !== CLASS.IN || query.type === TYPE.AXFR || query.type === TYPE.IXFR) {
-      plan.rcode = RCODE.REFUSED;
+      reply.rcode = RCODE.REFUSED;
     } else if (query.type === TYPE.OPT || query.type === TYPE.TSIG || query.type === TYPE.TKEY) {
-      plan.rcode = RCODE.FORMERR;
+      reply.rcode = RCODE.FORMERR;
     } else if (query.labelCount === 0) this.#foreign(peer);
     else {
       this.#reader.locate(bytes, query, listen);
@@ -214,7 +231,7 @@ export class Responder {
         this.#answer(bytes, zone);
       } else {
         this.#counters[COUNTER.refusedClient]!++;
-        plan.rcode = RCODE.REFUSED;
+        reply.rcode = RCODE.REFUSED;
         this.#fixedEde = EDE.PROHIBITED;
       }
     }
@@ -233,7 +250,7 @@ export class Responder {
       return;
     }
     this.#counters[COUNTER.refusedForeign]!++;
-    this.plan.rcode = RCODE.REFUSED;
+    this.reply.rcode = RCODE.REFUSED;
     this.#fixedEde = EDE.NOT_AUTHORITATIVE;
   }
 
@@ -244,7 +261,7 @@ export class Responder {
       this.#deny(bytes, zone);
       return;
     }
-    this.plan.authoritative = true;
+    this.reply.authoritative = true;
     const { asked } = memory;
     const mark = memory.word(entry, ENTRY_ASKED_WORD);
     if (asked[mark] === 0) asked[mark] = 1;
@@ -252,8 +269,8 @@ export class Responder {
     if (status !== 0) this.#ede = memory.status[status]!;
     if (this.#ede !== 0 && memory.half(this.#ede, EDE_CODE) === EDE.NO_REACHABLE_AUTHORITY) {
       // R19: all that is left of it belongs to others.
-      this.plan.authoritative = false;
-      this.plan.rcode = RCODE.SERVFAIL;
+      this.reply.authoritative = false;
+      this.reply.rcode = RCODE.SERVFAIL;
       return;
     }
     const { type } = this.#query;
@@ -261,7 +278,7 @@ export class Responder {
     for (let i = 0; i < sets; i++) {
       // RFC 8482 s.4.1: ANY gets one of the sets.
       if (type !== TYPE.ANY && memory.setType(entry, i) !== type) continue;
-      this.#composer.put(this.plan, memory, memory.set(entry, i), this.#recordLimit());
+      this.#composer.put(this.reply, memory, memory.set(entry, i), this.#recordLimit());
       return;
     }
     this.#addSoa(zone);
@@ -269,7 +286,7 @@ export class Responder {
 
   /** R25: structure first, then knowledge. */
   #deny(bytes: Uint8Array, zone: ReaderZone): void {
-    const { plan } = this;
+    const { reply } = this;
     const { memory } = this.#reader;
     const state = memory.zoneStates[zone.index]!;
     const form = formOf(zone, bytes, this.#query.labels, this.#reader.zoneLabel);
@@ -283,12 +300,12 @@ export class Responder {
       return;
     }
     if (state === 0 || mayExist(form, memory.half(state, ZONE_SYNCED))) {
-      plan.rcode = RCODE.SERVFAIL;
+      reply.rcode = RCODE.SERVFAIL;
       this.#fixedEde = EDE.NOT_READY;
       return;
     }
-    plan.rcode = RCODE.NXDOMAIN;
-    plan.authoritative = true;
+    reply.rcode = RCODE.NXDOMAIN;
+    reply.authoritative = true;
     if (form !== NO_FORM) this.#ede = memory.word(state, ZONE_NEGATIVE_WORD);
     this.#addSoa(zone);
   }
@@ -299,7 +316,7 @@ export class Responder {
       this.#handOver = true;
       return;
     }
-    this.plan.rcode = RCODE.SERVFAIL;
+    this.reply.rcode = RCODE.SERVFAIL;
     this.#fixedEde = EDE.NOT_SUPPORTED;
   }
 
@@ -313,9 +330,9 @@ export class Responder {
       const zone = this.#reader.zoneAt(memory.half(set, SET_ZONE), listen);
       if (zone === undefined || !allows(zone, peer)) continue;
       if (zone.open) this.#limitStranger(peer);
-      this.plan.authoritative = true;
+      this.reply.authoritative = true;
       const { type } = this.#query;
-      if (type === TYPE.PTR || type === TYPE.ANY) this.#composer.put(this.plan, memory, set, this.#recordLimit());
+      if (type === TYPE.PTR || type === TYPE.ANY) this.#composer.put(this.reply, memory, set, this.#recordLimit());
       else this.#addSoaAt(zone, HEADER_BYTES);
       return;
     }
@@ -336,47 +353,48 @@ export class Responder {
     const state = memory.zoneStates[zone.index]!;
     if (state === 0) return;
     const length = memory.half(state, ZONE_SOA_LENGTH);
-    if (this.plan.length + 2 + length > this.#recordLimit()) {
-      this.plan.truncated = true;
+    if (this.reply.length + 2 + length > this.#recordLimit()) {
+      this.reply.truncated = true;
       return;
     }
-    this.plan.addPointer(owner);
+    this.reply.addPointer(owner);
     this.#addBlockBytes(state, ZONE_SOA_BYTES, length);
-    this.plan.authorities = 1;
+    this.reply.authorities = 1;
   }
 
   #addBlockBytes(block: number, start: number, length: number): void {
-    this.plan.add(block >>> SEGMENT_UNITS_LOG2, (block & SEGMENT_UNITS_MASK) * 8 + start, length);
+    const segment = block >>> SEGMENT_UNITS_LOG2;
+    this.reply.add(this.#reader.memory.views[segment]!, segment, (block & SEGMENT_UNITS_MASK) * 8 + start, length);
   }
 
   /** Header flags, OPT and counters; the length of the reply. */
   #finish(bytes: Uint8Array, peer: Peer): number {
-    const { plan } = this;
+    const { reply } = this;
     const counters = this.#counters;
     if (this.#ede !== 0) {
       const code = this.#reader.memory.half(this.#ede, EDE_CODE);
       if (code === EDE.STALE_ANSWER || code === EDE.STALE_NXDOMAIN) counters[COUNTER.stale]!++;
     }
     if (this.#query.edns) this.#addOpt();
-    const tc = plan.truncated ? 0x0200 : 0;
-    const aa = plan.authoritative ? 0x0400 : 0;
+    const tc = reply.truncated ? 0x0200 : 0;
+    const aa = reply.authoritative ? 0x0400 : 0;
     const ra = this.#forward !== undefined && allows(this.#forward, peer) ? 0x80 : 0;
-    plan.flags = 0x8000 | ((bytes[2]! & 0x79) << 8) | aa | tc | ra | (bytes[3]! & 0x10) | (plan.rcode & 15);
-    counters[COUNTER.rcode + plan.rcode]!++;
-    if (plan.truncated) counters[COUNTER.truncated]!++;
-    return plan.length;
+    reply.flags = 0x8000 | ((bytes[2]! & 0x79) << 8) | aa | tc | ra | (bytes[3]! & 0x10) | (reply.rcode & 15);
+    counters[COUNTER.rcode + reply.rcode]!++;
+    if (reply.truncated) counters[COUNTER.truncated]!++;
+    return reply.length;
   }
 
   /** RFC 6891 s.6.1.1. Of an EDE the text goes first when there is no room (R26). */
   #addOpt(): void {
-    const { plan } = this;
-    plan.addOptHead(this.#query.dnssecOk, plan.rcode === RCODE.BADVERS);
+    const { reply } = this;
+    reply.addOptHead(this.#query.dnssecOk, reply.rcode === RCODE.BADVERS);
     if (this.#ede !== 0) {
       const full = this.#reader.memory.half(this.#ede, EDE_FULL_LENGTH);
-      if (plan.length + full <= this.#limit) this.#addBlockBytes(this.#ede, EDE_FULL_BYTES, full);
+      if (reply.length + full <= this.#limit) this.#addBlockBytes(this.#ede, EDE_FULL_BYTES, full);
       else this.#addBlockBytes(this.#ede, EDE_BARE_BYTES, EDE_BARE_LENGTH);
-    } else if (this.#fixedEde !== 0) plan.addFixedEde(this.#fixedEde);
-    else plan.addNoOptions();
+    } else if (this.#fixedEde !== 0) reply.addFixedEde(this.#fixedEde);
+    else reply.addNoOptions();
   }
 }
 

@@ -45,11 +45,18 @@ async function start(message: StartMessage): Promise<void> {
     }
   }
   const { PortableUdp } = await import('./portable-udp.js');
-  const udp = new PortableUdp(responder, handover, message.counters, message.transportCounters, {
-    failure,
-    log,
-    handedOver,
-  });
+  const udp = new PortableUdp(
+    responder,
+    handover,
+    message.counters,
+    message.transportCounters,
+    {
+      failure,
+      log,
+      handedOver,
+    },
+    message.responder.maxUdp,
+  );
   portable = { responder, udp };
   setInterval(() => Atomics.add(message.control, PULSE, 1), PULSE_MS).unref();
   say({ type: 'transport', transport: 'portable', ...(reason === undefined ? {} : { reason }) });
