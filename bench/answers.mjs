@@ -210,6 +210,12 @@ function goals(scenario, entries) {
   const portable = series('portable');
   if (portable !== undefined && !scenario.tcp) {
     lines.push(goal('CPU a query, holdfast portable / batched', ratio(portable, ours), 2, times));
+    const bare = series('dgram-loop');
+    if (bare !== undefined) {
+      lines.push(
+        `- of which node:dgram alone, no DNS: ${times(ratio(bare, ours))}; holdfast portable / that: ${times(ratio(portable, bare))}`,
+      );
+    }
   }
   return lines;
 }

@@ -6,6 +6,7 @@ import { versionOf, which } from '../lib/system.mjs';
 import { bindCache, bindZone } from './bind.mjs';
 import { cLoop } from './c-loop.mjs';
 import { coredns } from './coredns.mjs';
+import { dgramLoop } from './dgram-loop.mjs';
 import { dnsdist } from './dnsdist.mjs';
 import { dnsmasq } from './dnsmasq.mjs';
 import { batched, portable } from './holdfast.mjs';
@@ -30,6 +31,7 @@ const ALL = [
   knotResolver,
   coredns,
   portable,
+  dgramLoop,
 ];
 
 /** What answers the caches' questions, in order of preference. */
