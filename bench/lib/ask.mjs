@@ -15,7 +15,7 @@ export async function ask(
   { timeout = 2000, retry = RETRY_MS, accept = () => true, edns = false } = {},
 ) {
   const socket = createSocket('udp4');
-  const query = encode(name, TYPES[type], edns);
+  const query = encode(name, type, edns);
   try {
     return await new Promise((resolve, reject) => {
       const send = () => socket.send(query, port, '127.0.0.1', () => undefined);
@@ -39,15 +39,16 @@ export async function ask(
   }
 }
 
-function encode(name, type, edns) {
+/** A query, with the id 0x1234. */
+export function encode(name, type, edns = false) {
   const labels = name.split('.').map((label) => Buffer.concat([Buffer.of(label.length), Buffer.from(label)]));
   const opt = edns ? Buffer.from('0000291000000000000000', 'hex') : Buffer.alloc(0);
   const header = Buffer.from(edns ? '123401000001000000000001' : '123401000001000000000000', 'hex');
-  return Buffer.concat([header, ...labels, Buffer.of(0, 0, type, 0, 1), opt]);
+  return Buffer.concat([header, ...labels, Buffer.of(0, 0, TYPES[type], 0, 1), opt]);
 }
 
 /** Counts of the sections (OPT included), the size, and the addresses of all A records, weights and ports of all SRV records. */
-function decode(bytes) {
+export function decode(bytes) {
   const reply = {
     rcode: bytes[3] & 15,
     answers: bytes.readUInt16BE(6),

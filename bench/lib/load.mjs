@@ -59,9 +59,23 @@ export async function dnsperf(
  * Asks at a steady rate, queries a second. `seconds` 0: each question once. `reference`: port of what is asked the same in
  * turn. See native/asker.c for what it returns.
  */
-export async function askSteadily(bench, port, file, { rate, seconds, timeoutMs = 2000, edns = false, reference }) {
-  const args = [port, rate, seconds, timeoutMs, edns ? 1 : 0, file, ...(reference === undefined ? [] : [reference])];
-  const text = await run(bench.tool('asker'), args.map(String), { core: CLIENT_CORE });
+export async function askSteadily(
+  bench,
+  port,
+  file,
+  { rate, seconds, timeoutMs = 2000, edns = false, priority = 0, reference },
+) {
+  const args = [
+    bench.tool('asker'),
+    port,
+    rate,
+    seconds,
+    timeoutMs,
+    edns ? 1 : 0,
+    file,
+    ...(reference === undefined ? [] : [reference]),
+  ];
+  const text = await run('nice', ['-n', priority, ...args].map(String), { core: CLIENT_CORE });
   const json = text.split('\n').find((line) => line.startsWith('{'));
   if (json === undefined) throw new Error(`asker said: ${text}`);
   return JSON.parse(json);

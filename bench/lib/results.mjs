@@ -4,7 +4,21 @@ import { fileURLToPath } from 'node:url';
 import { holdfastVersion, load, machineText } from './system.mjs';
 
 const FILE = fileURLToPath(new URL('../RESULTS.md', import.meta.url));
-const ORDER = ['answers', 'forward', 'stall', 'soak', 'scale', 'start', 'outage', 'probe', 'registry', 'register'];
+const ORDER = [
+  'answers',
+  'forward',
+  'stall',
+  'soak',
+  'scale',
+  'start',
+  'outage',
+  'probe',
+  'types',
+  'verdicts',
+  'deaths',
+  'registry',
+  'register',
+];
 const HEAD = `# Results
 
 Written by the scripts in this folder; [README.md](README.md) says how to run them and what they do. Each section tells

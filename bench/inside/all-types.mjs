@@ -1,0 +1,48 @@
+/**
+ * `all-types.mjs KEY CERT PORTS...`: a server for each type of check, at every address of this machine: http (tcp, too),
+ * https (tls, too), grpc, dns and udp, at one port each. Says `ready`.
+ */
+import { createSocket } from 'node:dgram';
+import { readFileSync } from 'node:fs';
+import { createServer as createHttp } from 'node:http';
+import { createServer as createHttp2 } from 'node:http2';
+import { createServer as createHttps } from 'node:https';
+
+const [keyFile, certFile, ...ports] = process.argv.slice(2);
+const [http, https, grpc, dns, udp] = ports.map(Number);
+const [key, cert] = [readFileSync(keyFile), readFileSync(certFile)];
+/** A message of grpc.health.v1: SERVING. */
+const SERVING = Buffer.from([0, 0, 0, 0, 2, 8, 1]);
+
+const listening = [];
+const listen = (server, port) =>
+  listening.push(new Promise((resolve) => server.on('error', () => undefined).listen(port, '0.0.0.0', 4096, resolve)));
+listen(
+  createHttp((_request, response) => response.end('ok')),
+  http,
+);
+listen(
+  createHttps({ key, cert }, (_request, response) => response.end('ok')),
+  https,
+);
+const health = createHttp2();
+health.on('stream', (stream) => {
+  stream.on('error', () => undefined);
+  stream.respond({ ':status': 200, 'content-type': 'application/grpc' }, { waitForTrailers: true });
+  stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
+  stream.end(SERVING);
+});
+health.on('sessionError', () => undefined);
+listen(health, grpc);
+const datagrams = (port, reply) => {
+  const socket = createSocket('udp4');
+  socket.on('message', (query, from) => socket.send(reply(query), from.port, from.address));
+  listening.push(new Promise((resolve) => socket.bind(port, '0.0.0.0', resolve)));
+};
+datagrams(dns, (query) => {
+  query[2] |= 0x80;
+  return query;
+});
+datagrams(udp, () => Buffer.from('pong'));
+await Promise.all(listening);
+process.stdout.write('ready\n');
