@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { hostBudget } from '../src/prober/budget.js';
+import { HostBudget } from '../src/prober/budget.js';
 import type { ProbeResult } from '../src/prober/feed.js';
 import { LoopWatch } from '../src/prober/loop-watch.js';
 import type { Outcome, Probe } from '../src/prober/probes/attempt.js';
@@ -225,10 +225,53 @@ t.test('R17: the schedule', async (t) => {
   });
 
   await t.test('the budget is at most its share of the connection tracking table', async (t) => {
-    t.equal(hostBudget(500, 0.05, 65_536), 131.072);
-    t.equal(hostBudget(500, 0.05, 1_000_000), 500);
-    t.equal(hostBudget(500, 0.05, 10), 1);
+    t.equal(Math.round(new HostBudget(500, 0.05, 65_536).rate), 44);
+    t.equal(new HostBudget(500, 0.05, 1_000_000).rate, 500);
+    t.equal(new HostBudget(500, 1, 1_000).rate, 500, 'all of it: no bound');
+    t.equal(new HostBudget(500, 0.05, 10).rate, 1);
   });
+});
+
+t.test('R17: the connection tracking table, when nothing answers for 10 minutes', async (t) => {
+  const size = 262_144;
+  const share = 0.05;
+  const budget = new HostBudget(500, share, size);
+  /** By second: how many entries the kernel collects then. An entry is collected a minute after its end at the latest. */
+  const collected = new Map<number, number>();
+  let entries = 0;
+  let most = 0;
+  let ended = 0;
+  let unanswered = 0;
+  for (let second = 0; second < 1_500; second++) {
+    entries -= collected.get(second) ?? 0;
+    const silent = second >= 300 && second < 900;
+    const probes = budget.rate;
+    const [added, until] = silent ? [2 * probes, second + 180] : [probes, second + 70];
+    entries += added;
+    collected.set(until, (collected.get(until) ?? 0) + added);
+    most = Math.max(most, entries);
+    ended += probes;
+    if (silent) unanswered += probes;
+    budget.note(ended, unanswered);
+    if (second === 299) t.ok(entries > 0.9 * share * size, 'what there is is used');
+    if (second === 899) t.ok(entries > 0.9 * share * size, 'in an outage, too');
+  }
+  t.ok(most <= share * size, `${Math.round(most)} entries at most, of ${share * size}`);
+  t.equal(Math.round(budget.rate), 178, 'and afterwards all is as before');
+});
+
+t.test('R17: a budget that changes stretches intervals, and lets them be again', async (t) => {
+  const schedule = new Schedule(100, 1);
+  schedule.set(targets(50, { interval: 1_000 }), 0);
+  play(schedule, 0, 5_000);
+  t.equal(schedule.stretch, 1);
+  schedule.budget = 10;
+  t.ok(schedule.stretch > 5);
+  play(schedule, 5_001, 15_000);
+  const slow = [...play(schedule, 15_001, 25_000).values()].reduce((sum, { length }) => sum + length, 0);
+  t.ok(slow <= 101, `${slow} probes in 10 s`);
+  schedule.budget = 100;
+  t.equal(schedule.stretch, 1);
 });
 
 t.test('R15: the loop watch tells a late loop and a pause from a slow endpoint', async (t) => {

@@ -46,9 +46,10 @@ t.test('R12, R15: what an error means', async (t) => {
   t.equal(defaultIn6(`${zero} 00 ${zero} 00 ${gateway} 00000400 00000001 00000000 00000003     eth0\n`), true);
   t.equal(defaultIn6(`${zero} 00 ${zero} 00 ${zero} ffffffff 00000001 00000000 00200200       lo\n`), false);
 
-  const end = { localAddress: HERE, localPort: 40_000, remoteAddress: HERE, remotePort: 40_000 };
-  t.equal(metItself(end), true, 'a connection to itself is nobody listening');
-  t.equal(metItself({ ...end, localPort: 40_001 }), false);
+  const end = { localAddress: HERE, localPort: 40_000, remoteAddress: HERE };
+  t.equal(metItself(end, 40_000), true, 'a connection to itself is nobody listening');
+  t.equal(metItself(end, 40_001), false);
+  t.equal(metItself({ ...end, remoteAddress: '127.0.0.2' }, 40_000), false);
 });
 
 t.test('TCP probes', async (t) => {

@@ -7,7 +7,7 @@ import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { BootMs, Clock, Ms } from '../system/clock.js';
 import { foreignFolder } from '../system/own-folder.js';
-import { conntrackFill, hostBudget } from './budget.js';
+import { conntrackFill, HostBudget } from './budget.js';
 import type { Target, ToProber } from './feed.js';
 import { Outbox } from './outbox.js';
 import type { Probe } from './probes/attempt.js';
@@ -108,7 +108,7 @@ function fromSource(targets: readonly Target[], sources: readonly string[] = [])
 /** From a connection to its end. Targets belong to a connection: without a resolver nothing is probed. */
 function serveSession(options: ProberOptions, seed: number, onOpen: () => void): Promise<SessionEnd> {
   const { clock, log, signal } = options;
-  const budget = hostBudget(options.budget, options.conntrackShare ?? Number.POSITIVE_INFINITY);
+  const budget = new HostBudget(options.budget, options.conntrackShare ?? Number.POSITIVE_INFINITY);
   return new Promise((resolve) => {
     const outbox = new Outbox(KEPT_RESULTS);
     let flushing: NodeJS.Timeout | undefined;
@@ -117,7 +117,7 @@ function serveSession(options: ProberOptions, seed: number, onOpen: () => void):
     let stretched = false;
     const runner = new ProbeRunner({
       clock,
-      schedule: new Schedule(budget, seed),
+      schedule: new Schedule(budget.rate, seed),
       probes: { ...PROBES, ...options.probes },
       onResult: (result) => {
         outbox.add(result);
@@ -131,7 +131,9 @@ function serveSession(options: ProberOptions, seed: number, onOpen: () => void):
         session.send({ op: 'results', results: outbox.next(clock.now().boot) });
     };
     const sayAlive = (): void => {
-      const { targets, late, localErrors, lastLocalError, stretch } = runner.stats();
+      const { targets, late, localErrors, lastLocalError, stretch, ended, unanswered } = runner.stats();
+      budget.note(ended, unanswered);
+      runner.budget = budget.rate;
       const conntrack = conntrackFill();
       session.send({
         op: 'alive',
@@ -147,7 +149,7 @@ function serveSession(options: ProberOptions, seed: number, onOpen: () => void):
       stretched = stretch > 1;
       log(stretched ? 'warn' : 'info', stretched ? 'over-budget' : 'inside-budget', {
         targets,
-        budget,
+        budget: budget.rate,
         stretch,
         localErrors,
         lastLocalError,

@@ -43,6 +43,9 @@ export interface RunnerStats {
   readonly discarded: number;
   /** By how much intervals are stretched. */
   readonly stretch: number;
+  /** Probes that have ended, and those of them that nobody answered, since the start. */
+  readonly ended: number;
+  readonly unanswered: number;
 }
 
 export class ProbeRunner {
@@ -57,6 +60,8 @@ export class ProbeRunner {
   #localErrors = 0;
   #lastLocalError: string | undefined;
   #discarded = 0;
+  #ended = 0;
+  #unanswered = 0;
 
   constructor(options: RunnerOptions) {
     this.#options = options;
@@ -81,6 +86,11 @@ export class ProbeRunner {
     this.wake();
   }
 
+  /** Probes a second, from now on. */
+  set budget(rate: number) {
+    this.#options.schedule.budget = rate;
+  }
+
   stats(): RunnerStats {
     const { schedule } = this.#options;
     return {
@@ -90,6 +100,8 @@ export class ProbeRunner {
       lastLocalError: this.#lastLocalError,
       discarded: this.#discarded,
       stretch: schedule.stretch,
+      ended: this.#ended,
+      unanswered: this.#unanswered,
     };
   }
 
@@ -125,11 +137,12 @@ export class ProbeRunner {
   #end(turn: Turn, outcome: Outcome): void {
     this.#inFlight--;
     if (this.#abort.signal.aborted) return;
+    this.#ended++;
+    if (outcome.kind === 'failure' && outcome.failure === 'timeout') this.#unanswered++;
     const now = this.#look();
     const { schedule } = this.#options;
     const gap = this.#watch.longestSince(turn.started, now);
-    const wanted = schedule.has(turn.target.key);
-    schedule.done(turn.target.key, now);
+    const wanted = schedule.done(turn.target.key, now);
     if (gap > DISCARD_INTERVALS * turn.interval) this.#discarded++;
     else if (outcome.kind === 'local') this.#local(outcome.detail);
     else if (wasTooLate(outcome, gap, turn.target.timeout)) this.#local(`event loop late by ${Math.round(gap)} ms`);

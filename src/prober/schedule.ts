@@ -61,22 +61,32 @@ export class Schedule {
   /** What groups ask for has changed since the budget was shared out. */
   #unshared = false;
   #late: Ms = 0;
+  #budget: number;
 
   /**
    * @param budget probes a second, at most
    * @param seed differs from host to host, so that hosts do not probe an endpoint in step
    */
   constructor(
-    readonly budget: number,
+    budget: number,
     readonly seed: number,
-  ) {}
+  ) {
+    this.#budget = budget;
+  }
+
+  /** Probes a second, at most. Where it changes, intervals do from each target's next probe on. */
+  get budget(): number {
+    return this.#budget;
+  }
+
+  set budget(rate: number) {
+    if (rate === this.#budget) return;
+    this.#budget = rate;
+    this.#unshared = true;
+  }
 
   get size(): number {
     return this.#entries.size;
-  }
-
-  has(key: string): boolean {
-    return this.#entries.has(key);
   }
 
   /** By how much intervals are stretched to stay inside the budget, 1 or more: of the group that suffers most. */
@@ -137,12 +147,14 @@ export class Schedule {
     return turns;
   }
 
-  /** The probe of a turn has ended, in whatever way. A target that was removed meanwhile is passed over. */
-  done(key: string, now: BootMs): void {
+  /** The probe of a turn has ended, in whatever way. Returns false when the target was removed meanwhile. */
+  done(key: string, now: BootMs): boolean {
     const entry = this.#entries.get(key);
-    if (entry?.busy !== true) return;
+    if (entry === undefined) return false;
+    if (!entry.busy) return true;
     entry.busy = false;
     this.#plan(entry, now - this.#paused);
+    return true;
   }
 
   /** When `take` may have something; Infinity when nothing is scheduled. */

@@ -68,7 +68,11 @@ export const configOptions = {
   prober: section(
     {
       budget: integer(1, 100_000, 'Probes a second, at most (R17).', { default: 500 }),
-      conntrackShare: share("Of the kernel's connection tracking table, at most (R17).", { default: 0.05 }, 0.01),
+      conntrackShare: share(
+        "Of the kernel's connection tracking table, at most (R17); 1: it sets no bound.",
+        { default: 0.05 },
+        0.01,
+      ),
       source: list(
         ipAddress('An address of this host.', {}),
         '["10.0.0.5", "fd00::5"]',

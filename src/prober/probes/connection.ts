@@ -14,7 +14,7 @@ export function openConnection(
   );
   socket.on('error', (error) => settle(classify(error, address)));
   socket.once('connect', () => {
-    if (metItself(socket)) settle(failure('refused', 'nobody listens'));
+    if (metItself(socket, port)) settle(failure('refused', 'nobody listens'));
   });
   return socket;
 }
@@ -43,7 +43,9 @@ export function closeHard(socket: Socket): void {
  * connects the socket to itself, which proves nothing.
  */
 export function metItself(
-  socket: Pick<Socket, 'localAddress' | 'localPort' | 'remoteAddress' | 'remotePort'>,
+  socket: Pick<Socket, 'localAddress' | 'localPort' | 'remoteAddress'>,
+  remotePort: number,
 ): boolean {
-  return socket.localPort === socket.remotePort && socket.localAddress === socket.remoteAddress;
+  // The port first: each end is asked of the system, and that nearly always tells.
+  return socket.localPort === remotePort && socket.localAddress === socket.remoteAddress;
 }
