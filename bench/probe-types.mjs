@@ -13,25 +13,34 @@ import { atWorkbench, say } from './lib/workbench.mjs';
 
 const SERVICES = 40;
 const SETTLE_MS = 5_000;
+/** Of fewer endpoints the memory is noise. */
+const LEAST_FOR_MEMORY = 500;
+/** Each of their endpoints is a socket of the server. */
+const UDP_SHARE = 0.25;
 
 const options = new Command('bench:probe-types')
   .description('CPU and memory of a probe of each type')
   .option('--endpoints <n>', 'endpoints of one type at a time', Number, 4_000)
-  .option('--rate <n>', 'probes a second', Number, 200)
-  .option('--seconds <s>', 'of each type', Number, 10)
+  .option('--rate <n>', 'probes a second', Number, 1_000)
+  .option('--seconds <s>', 'of each type', Number, 8)
   .parse()
   .opts();
 
-/** What is asked, of which of the servers, and of how many; `share`: programs are fewer. */
+/** What is asked, of which of the servers; `share`: of the endpoints, and so of the rate, where a probe takes much. */
 const TYPES = {
   tcp: { server: 'http', check: { type: 'tcp' } },
   http: { server: 'http', check: { type: 'http' } },
-  tls: { server: 'https', check: { type: 'tls', tlsName: 'bench.test' } },
-  https: { server: 'https', check: { type: 'https', tlsName: 'bench.test' } },
   grpc: { server: 'grpc', check: { type: 'grpc' } },
-  dns: { server: 'dns', check: { type: 'dns', query: 'bench.test', queryType: 'A' } },
-  udp: { server: 'udp', check: { type: 'udp', send: 'ping', expect: 'pong' } },
-  exec: { server: 'http', check: { type: 'exec', command: ['/bin/true'] }, share: 0.1 },
+  udp: { server: 'udp', protocol: 'udp', check: { type: 'udp', send: 'ping', expect: 'pong' }, share: UDP_SHARE },
+  dns: {
+    server: 'dns',
+    protocol: 'udp',
+    check: { type: 'dns', query: 'bench.test', queryType: 'A' },
+    share: UDP_SHARE,
+  },
+  tls: { server: 'https', check: { type: 'tls', tlsName: 'bench.test' }, share: 0.2 },
+  https: { server: 'https', check: { type: 'https', tlsName: 'bench.test' }, share: 0.2 },
+  exec: { server: 'http', check: { type: 'exec', command: ['/bin/true'] }, share: 0.04 },
 };
 
 await atWorkbench(async (bench) => {
@@ -43,9 +52,13 @@ await atWorkbench(async (bench) => {
   const ports = {};
   for (const name of ['http', 'https', 'grpc', 'dns', 'udp']) ports[name] = await bench.port();
   const inside = new URL('./inside/all-types.mjs', import.meta.url).pathname;
-  const servers = bench.start(process.execPath, [inside, key, cert, ...Object.values(ports).map(String)], {
-    core: CLIENT_CORE,
-  });
+  const servers = bench.start(
+    process.execPath,
+    [inside, key, cert, SERVICES, (options.endpoints * UDP_SHARE) / SERVICES, ...Object.values(ports)].map(String),
+    {
+      core: CLIENT_CORE,
+    },
+  );
   while (!servers.output.includes('ready')) {
     if (!servers.alive) throw new Error(`the servers ended: ${servers.output}`);
     await sleep(20);
@@ -61,29 +74,36 @@ await atWorkbench(async (bench) => {
       result.rate.toFixed(0),
       result.us.toFixed(0),
       mib(result.memory),
-      type.share === undefined ? each.toFixed(1) : '-',
+      count(result.endpoints),
+      result.endpoints < LEAST_FOR_MEMORY ? '-' : each.toFixed(1),
       count(result.failures),
     ]);
   }
   const { endpoints, rate, seconds } = options;
   const facts = [
-    `${count(endpoints)} endpoints, a probe of each ${endpoints / rate} s (of exec a tenth of both), ${seconds} s a type; the prober and the resolver on core 0, the servers on core 1`,
+    `${count(endpoints)} endpoints, a probe of each ${endpoints / rate} s, ${seconds} s a type; fewer endpoints where a probe takes much; the prober and the resolver on core 0, the servers on core 1`,
     'CPU of the prober and of its children, by the kernel, both ends of the work in the kernel included, since it is one host; TLS is a full handshake with an EC key; exec is /bin/true',
     `a prober without endpoints takes ${mib(idle.memory)} MiB; what an endpoint takes is the growth over that, garbage that is not collected yet included`,
   ];
-  const head = ['type', 'probes/s', 'CPU µs a probe', 'MiB', 'KiB an endpoint', 'failures'];
+  const head = ['type', 'probes/s', 'CPU µs a probe', 'MiB', 'endpoints', 'KiB an endpoint', 'failures'];
   writeSection('types', 'A probe of each type', 'npm run bench:probe-types', facts, table(head, rows));
 });
 
 async function measure(bench, type, ports) {
-  const { share = 1, server, check } = type ?? { share: 0 };
+  const { share = 1, server, check, protocol } = type ?? { share: 0 };
   const endpoints = Math.round(options.endpoints * share);
   const folder = bench.folder('holdfast');
   const registry = join(folder, 'services.json');
   const each = endpoints / SERVICES;
   const services = Array.from({ length: SERVICES }, (_, s) => [
     `s${s}`,
-    { endpoints: Array.from({ length: each }, (_, i) => ({ address: `127.1.${s}.${i + 1}`, port: ports[server] })) },
+    {
+      endpoints: Array.from({ length: each }, (_, i) => ({
+        address: `127.1.${s}.${i + 1}`,
+        port: ports[server],
+        protocol,
+      })),
+    },
   ]);
   writeFileSync(registry, JSON.stringify({ services: Object.fromEntries(services) }));
   const [dns, admin] = [await bench.port(), await bench.port()];
@@ -93,7 +113,7 @@ async function measure(bench, type, ports) {
       check: { type: 'none' },
       services: { '*': { check: { ...check, interval, timeout: '1s', pinned: true } } },
     },
-    more: { admin: `127.0.0.1:${admin}`, prober: { budget: 2 * options.rate } },
+    more: { admin: `127.0.0.1:${admin}`, prober: { budget: 2 * options.rate, conntrackShare: 1 } },
   });
   const resolver = bench.start(process.execPath, serveArguments(config), { core: SERVER_CORE });
   const prober = bench.start(process.execPath, [launcher, 'probe', '--config', config], { core: SERVER_CORE });

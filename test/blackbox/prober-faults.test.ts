@@ -1,5 +1,6 @@
 /** The real prober while it is stopped, killed, starved, cut off and short of descriptors: no answer loses an endpoint. */
 import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
@@ -21,6 +22,7 @@ async function scene(
   server.on('clientError', (_error, socket) => socket.destroy());
   // This process waits for commands now and then: what comes meanwhile must find room.
   server.listen({ port: 0, host: '0.0.0.0', backlog: 4_096 });
+  await once(server, 'listening');
   test.teardown(() => {
     server.closeAllConnections();
     server.close();

@@ -9,8 +9,8 @@ export interface SceneOptions {
   readonly check: string;
   /** `ADDRESS:PORT` by service. */
   readonly services: Readonly<Record<string, readonly string[]>>;
-  /** Top-level lines of the configuration. */
-  readonly top?: readonly string[];
+  /** The prober's part of the configuration. */
+  readonly prober?: string;
 }
 
 export class ProberScene {
@@ -31,13 +31,14 @@ export class ProberScene {
   /** Resolves when every endpoint has passed. */
   static async start(
     test: { teardown(end: () => unknown): void },
-    { check, services, top = [] }: SceneOptions,
+    // However small the table of this machine is: what is asked for here is done.
+    { check, services, prober = '{ conntrackShare: 1 }' }: SceneOptions,
   ): Promise<ProberScene> {
     const host = new Host();
     test.teardown(() => host.dispose());
     const admin = await freePort();
     host.port = await freePort();
-    host.configure([`services: { "*": { check: ${check} } }`], [`admin: "127.0.0.1:${admin}"`, ...top]);
+    host.configure([`services: { "*": { check: ${check} } }`], [`admin: "127.0.0.1:${admin}"`, `prober: ${prober}`]);
     const lines = Object.entries(services).flatMap(([name, endpoints]) => {
       const listed = endpoints.map((endpoint) => {
         const at = endpoint.lastIndexOf(':');

@@ -27,8 +27,8 @@ export async function badNetwork(reason: string | undefined): Promise<void> {
   await t.test('R17: half a percent of the packets is lost; connections leave next to nothing', { skip }, async (t) => {
     const share = 0.01;
     const services = { a: FarSide.endpoints(0, 100), b: FarSide.endpoints(1, 100), c: FarSide.endpoints(2, 100) };
-    const top = [`prober: { conntrackShare: ${share} }`];
-    const scene = await ProberScene.start(t, { check: CHECK, services, top });
+    const prober = `{ conntrackShare: ${share} }`;
+    const scene = await ProberScene.start(t, { check: CHECK, services, prober });
     far.lose(0.005);
     t.teardown(() => far.loseNothing());
     const most = { tracked: 0, timeWait: 0, heldBack: 0 };
