@@ -180,6 +180,7 @@ t.test('no secret is logged, shown, counted, explained or kept', async (t) => {
     rmSync(join(host.folder, 'state'), { recursive: true });
     resolver = await host.serve();
     await until(`all asked, way ${way}`, () => parrots.every((parrot) => parrot.asked > 0));
+    // HTTP is opened after the first answer.
     for (const path of [
       '',
       'metrics',
@@ -188,7 +189,7 @@ t.test('no secret is logged, shown, counted, explained or kept', async (t) => {
       'readyz',
       'v1/explain?name=orders.bearer.test&type=A',
     ])
-      told.push(await (await fetch(`http://127.0.0.1:${admin}/${path}`)).text());
+      told.push(await until(path, async () => (await fetch(`http://127.0.0.1:${admin}/${path}`)).text()));
   }
   told.push(host.command('status').stdout, host.command('status', '--json').stdout);
   told.push(host.command('explain', 'orders.etcd.test', 'SRV', '--json').stdout);
