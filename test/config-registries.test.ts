@@ -118,6 +118,10 @@ t.test('a zone may have several registries, in order of belief, each once (R32)'
   t.match(zone, { merge: 'union', registries: [{ path: /services.yaml$/ }, { path: /floor.yaml$/ }] });
   const twice = LEAST.replace(/registry: (.*)/, 'registries: [$1, { type: file, path: ./services.yaml }]');
   t.equal(fault(twice), `${FILE}:4: zones[0].registries[1]: this registry is there twice`);
+  const asked = LEAST.replace(/registry: (.*)/, 'registries: [$1, { type: consul, mirror: asked }]');
+  t.match(fault(asked), /registries\[1\]\.mirror: expected all: a registry on demand is the only one of its zone/);
+  const alone = LEAST.replace(/registry: (.*)/, 'registries: [{ type: consul, mirror: asked }]');
+  t.match(read(alone).zones[0]!.registries, [{ mirror: 'asked' }]);
   const both = `${two}    registry: { type: file, path: c.yaml }\n`;
   t.equal(fault(both), `${FILE}:4: zones[0].registries: expected either registry or registries, not both`);
 });

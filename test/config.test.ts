@@ -71,6 +71,7 @@ t.test('the least configuration has every default', async (t) => {
         interest: 900_000,
         idleInterval: 60_000,
         forget: 604_800_000,
+        onDemand: { lookUps: 10, unknownTtl: 5_000, maxUnknown: 10_000 },
         services: [],
       },
     ],
@@ -111,6 +112,7 @@ zones:
     interest: 1h30m
     idleInterval: 2m
     forget: 1d
+    onDemand: { lookUps: 3, unknownTtl: 1m, maxUnknown: 50 }
     services:
       "db-*": { check: { type: none }, order: stable }
       orders: { maxAnswers: 2, alias: Shop }
@@ -186,6 +188,7 @@ log: { level: debug }
         interest: 5_400_000,
         idleInterval: 120_000,
         forget: 86_400_000,
+        onDemand: { lookUps: 3, unknownTtl: 60_000, maxUnknown: 50 },
         services: [
           { match: 'db-*', settings: { check: { type: 'none' }, order: 'stable' } },
           { match: 'orders', settings: { maxAnswers: 2, alias: 'shop' } },

@@ -12,6 +12,7 @@ const LIMITS = { maxServices: 10, maxEndpoints: 10, maxEndpointsPerService: 10, 
 const KINDS = {
   etcd: 'type: etcd, endpoints: ["http://127.0.0.1:9"]',
   consul: 'type: consul, address: "http://127.0.0.1:9"',
+  onDemand: 'type: consul, address: "http://127.0.0.1:9", mirror: asked',
   http: 'type: http, url: "http://127.0.0.1:9/"',
   dns: 'type: dns, servers: ["127.0.0.1:9"], transfer: axfr',
 };

@@ -102,6 +102,19 @@ export interface ProberStatus {
   suspected?: { family: 'IPv4' | 'IPv6'; forMs: Ms }[];
 }
 
+/** R33. Counts are sums since the start. */
+export interface OnDemandStatus {
+  /** Questions that wait for a look-up at present. */
+  waiting: number;
+  /** Services that the registry has not, as it said lately, or that it said nothing about. */
+  unknown: number;
+  /** Look-ups by what they brought. */
+  lookUps: { found: number; unknown: number; failed: number };
+  /** Questions for services that were not looked up: answered by what was remembered; too many, or in an outage. */
+  remembered: number;
+  refused: number;
+}
+
 export interface ZoneStatus {
   name: string;
   /** The addresses that it is asked at (R31), such as `10.0.0.1:53, [fd00::1]:53`; absent when it is all of them. */
@@ -115,6 +128,8 @@ export interface ZoneStatus {
   /** ISO 8601: since when it has been heard or not. */
   since: string;
   lastConfirmedMs?: Ms;
+  /** Its registry is asked for what clients ask (R33); absent where it is mirrored whole. */
+  onDemand?: OnDemandStatus;
   registry: string;
   /** Each of them, in order of belief (R32). With several, a zone is heard only when all of them are. */
   registries: RegistryStatus[];
@@ -192,7 +207,7 @@ export interface Explanation {
   type: string;
   zone?: string;
   service?: string;
-  /** What a client that may ask is answered: `answer`, `nodata`, `nxdomain`, `servfail`, `refused`, `formerr`; `forwarded` for a name of no zone, and for one that the agents of a zone are asked for. */
+  /** What a client that may ask is answered: `answer`, `nodata`, `nxdomain`, `servfail`, `refused`, `formerr`; `forwarded` for a name of no zone, and for one that the agents of a zone are asked for; `look-up` for one that the registry would be asked for (R33). */
   outcome: string;
   /** One sentence a rule. */
   because: string[];

@@ -17,6 +17,8 @@ export interface ZoneSpec {
   readonly datacenters?: readonly string[];
   /** Names that the zone cannot know are handed over, for the registry's own name server. */
   readonly handsOver?: boolean;
+  /** R33: its registry is on demand, so a name that is not known may exist all the same. */
+  readonly looksUp?: boolean;
   readonly answerTtl: Ms;
   readonly negativeTtl: Ms;
   readonly allow: readonly string[];

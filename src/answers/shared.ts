@@ -36,6 +36,8 @@ export interface SharedZone {
   readonly naming: 'rfc2782' | 'consul';
   readonly datacenters?: readonly string[];
   readonly handsOver?: boolean;
+  /** R33: names that are not found are handed over, to be looked up. */
+  readonly looksUp?: boolean;
   /** Indexes of listen addresses; absent: all (R31). */
   readonly listen?: readonly number[];
   /** Names of IPv4 addresses are not in the index: they are made from the address when they are asked. */

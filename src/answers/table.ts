@@ -158,7 +158,7 @@ export class AnswerTable {
       Int32Array.from(
         prefixes.filter((p) => p.mask.length === bytes).flatMap((p) => [...be(p.network), ...be(p.mask)]),
       );
-    const { naming, datacenters, handsOver } = spec;
+    const { naming, datacenters, handsOver, looksUp } = spec;
     const known: SharedZone = {
       index: zone,
       name: wire,
@@ -166,6 +166,7 @@ export class AnswerTable {
       ...(datacenters === undefined ? {} : { datacenters }),
       ...(handsOver ? { handsOver } : {}),
       ...(targets === undefined ? {} : { targets }),
+      ...(looksUp ? { looksUp } : {}),
       allow4: words(4),
       allow6: words(16),
     };

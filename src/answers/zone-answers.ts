@@ -59,6 +59,11 @@ export class ZoneAnswers {
     this.#targets = parent === undefined ? undefined : { parent, ttl: this.#place.ttl, status };
   }
 
+  /** Its number in the table. */
+  get zone(): number {
+    return this.#zone;
+  }
+
   /** Adds or replaces a service. What did not change is not rewritten. */
   putService(view: ServiceView): void {
     const known = this.#services.get(view.label);

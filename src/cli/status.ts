@@ -1,6 +1,7 @@
 /** `holdfast status`: how it stands, and above all what is frozen since when. */
 import {
   type ForwardStatus,
+  type OnDemandStatus,
   type PublicStatus,
   type RegistryStatus,
   type StatusDocument,
@@ -137,8 +138,17 @@ function zoneNotes(zone: ZoneStatus, style: Style): string[] {
       'not understood',
       zone.rejected.map(({ where, reason }) => `${where}: ${reason}`),
     ),
+    ...(zone.onDemand === undefined ? [] : [onDemandLine(title, zone.onDemand)]),
     ...(zone.checks === 'off' ? [`  ${title}: no checks: stale endpoints are not corrected`] : []),
   ];
+}
+
+/** R33. */
+function onDemandLine(title: string, { lookUps, refused, waiting, unknown }: OnDemandStatus): string {
+  const { found, unknown: absent, failed } = lookUps;
+  const asked = `on demand: ${found + absent + failed} looked up (${found} found, ${absent} unknown, ${failed} failed)`;
+  const limited = refused === 0 ? '' : `, ${count(refused, 'question')} over the rate or in an outage`;
+  return `  ${title}: ${asked}${limited}; ${waiting} waiting, ${unknown} remembered as unknown`;
 }
 
 /** One of several, in their order of belief (R32). */

@@ -3,6 +3,7 @@ import { isIP } from 'node:net';
 import { dirname, resolve as resolvePath } from 'node:path';
 import { showListen } from './addresses.js';
 import type { KeyPath } from './errors.js';
+import { isOnDemand } from './on-demand.js';
 import type { Places } from './places.js';
 import { resolveConsulNames } from './resolve-consul-names.js';
 import { ResolveFault } from './resolve-fault.js';
@@ -72,6 +73,13 @@ function resolveZone(zone: ZoneValues, at: KeyPath, listen: readonly ListenAddre
     return resolveRegistry(registry, where, zone, at, folder);
   });
   const texts = resolved.map((registry) => JSON.stringify(registry));
+  const asked = resolved.findIndex(isOnDemand);
+  if (asked >= 0 && resolved.length > 1) {
+    throw new ResolveFault(
+      [...at, 'registries', asked, 'mirror'],
+      'expected all: a registry on demand is the only one of its zone (R33)',
+    );
+  }
   for (const [i, text] of texts.entries()) {
     if (texts.indexOf(text) < i) throw new ResolveFault([...at, 'registries', i], 'this registry is there twice');
   }

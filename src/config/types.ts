@@ -98,6 +98,7 @@ export interface ZoneConfig {
   readonly interest: Ms;
   readonly idleInterval: Ms;
   readonly forget: Ms;
+  readonly onDemand: OnDemandConfig;
   /** By name or glob, in the order of the file; a later one wins over an earlier one, a name over a glob. */
   readonly services: readonly { readonly match: string; readonly settings: ServiceSettings }[];
 }
@@ -168,6 +169,15 @@ export interface GuardConfig {
   readonly window: Ms;
   readonly confirm: Ms;
   readonly maxHold: Ms;
+}
+
+/** R33: of zones whose registry is asked for what clients ask. */
+export interface OnDemandConfig {
+  /** Look-ups a second. */
+  readonly lookUps: number;
+  /** How long it holds that there is no such service. */
+  readonly unknownTtl: Ms;
+  readonly maxUnknown: number;
 }
 
 export interface LimitsConfig {
@@ -258,7 +268,8 @@ export interface ConsulRegistryConfig extends TlsConfig {
   readonly maxLag: Ms;
   /** Below it lie release marks, without slashes at its ends. */
   readonly kvPrefix: string;
-  readonly mirror: 'all';
+  /** `asked`: on demand (R33). */
+  readonly mirror: 'all' | 'asked';
 }
 
 export interface HttpRegistryConfig extends TlsConfig {

@@ -8,6 +8,7 @@ import type { Cidr, ConsulRegistryConfig, LimitsConfig } from '../config/types.j
 import type { Ms } from '../system/clock.js';
 import { ConsulClient } from './consul-client.js';
 import { ConsulDatacenter } from './consul-datacenter.js';
+import { readTrustDomain } from './consul-epoch.js';
 import { ConsulMarks } from './consul-marks.js';
 import { ConsulMirror } from './consul-mirror.js';
 import { sleep } from './consul-watch.js';
@@ -32,7 +33,6 @@ export interface ConsulRegistryOptions {
 
 const LIVENESS_MS: Ms = 5_000;
 const MAX_INTERVAL_MS: Ms = 60_000;
-const ROOTS_MS: Ms = 3_000;
 /** Every read has a deadline of its own; a first list of many services takes as long as it takes. */
 const POLL_MS: Ms = 900_000;
 /** Another datacenter that failed is tried again after so long. */
@@ -168,11 +168,7 @@ export class ConsulRegistry implements Adapter, Follower {
 
   /** Where there is no trust domain (Consul without its mesh), or it cannot be read now, the last word stands. */
   async #readEpoch(origin: string, signal: AbortSignal): Promise<void> {
-    const reply = await this.#gate.run(() =>
-      this.#client.get(origin, 'connect/ca/roots', { stale: this.#config.stale }, signal, ROOTS_MS),
-    );
-    const { TrustDomain } = ((isFailure(reply) ? undefined : reply.body) ?? {}) as { TrustDomain?: unknown };
-    if (typeof TrustDomain === 'string' && /^[\w.-]{1,253}$/.test(TrustDomain)) this.#epoch = TrustDomain;
+    this.#epoch = (await readTrustDomain(this.#client, this.#gate, origin, this.#config.stale, signal)) ?? this.#epoch;
   }
 
   #list(): Observation {

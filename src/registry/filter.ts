@@ -4,6 +4,7 @@
  */
 import { matchesGlob } from '../config/service-settings.js';
 import type { FilterConfig } from '../config/types.js';
+import type { OnDemand } from './look-up.js';
 import type { Listing, ReleaseMark } from './registry.js';
 import type { Adapter, Delivery, Failure, Follower, Observation } from './sync.js';
 
@@ -20,6 +21,7 @@ export function filtered(adapter: Adapter, filter: FilterConfig): Adapter {
     ...(adapter.lineage === undefined ? {} : { lineage: adapter.lineage }),
     poll: async (context) => part.of(await adapter.poll(context)),
     ...(follower === undefined ? {} : { follower: follow(follower, part) }),
+    ...(adapter.onDemand === undefined ? {} : { onDemand: lookedUp(adapter.onDemand, filter, part) }),
     ...(adapter.watch === undefined ? {} : { watch: (wake, failed) => adapter.watch!(wake, failed) }),
     close: () => adapter.close(),
   };
@@ -31,6 +33,26 @@ function follow(follower: Follower, part: Part): Follower {
     ...(follower.severalWatches === undefined ? {} : { severalWatches: follower.severalWatches }),
     present: (signal) => follower.present(signal),
     follow: (signal, deliver) => follower.follow(signal, (delivery) => deliver(part.of(delivery))),
+  };
+}
+
+function lookedUp(onDemand: OnDemand, filter: FilterConfig, part: Part): OnDemand {
+  const { prefix = '' } = filter;
+  const whole = (name: string): string => `${prefix}${name}`;
+  return {
+    lookUp: async (service, signal) => {
+      const name = whole(service);
+      if (nameWithin(filter, name) === undefined) return { kind: 'unknown' };
+      const found = await onDemand.lookUp(name, signal);
+      if (found.kind !== 'found') return found;
+      const listing = part.listingOf(found.listing);
+      if (listing !== undefined) return { kind: 'found', listing };
+      // It is there, and none of this part's.
+      onDemand.know([], [name]);
+      return { kind: 'unknown' };
+    },
+    know: (add, drop) => onDemand.know(add.map(whole), drop.map(whole)),
+    order: (services) => onDemand.order(services.map(whole)),
   };
 }
 
@@ -61,6 +83,13 @@ class Part {
       if (own !== undefined) gone.push(own);
     }
     return { ...observation, services, gone, releases };
+  }
+
+  /** A service as it is in this part; undefined: it is not. */
+  listingOf(listing: Listing): Listing | undefined {
+    const name = nameWithin(this.#filter, listing.name);
+    const rows = name === undefined ? undefined : this.#rowsOf(listing);
+    return name === undefined || rows === undefined ? undefined : { ...listing, name, rows };
   }
 
   /** The endpoints of a service in this part; undefined: it has none there. */

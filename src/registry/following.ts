@@ -97,7 +97,8 @@ export class Following {
       this.#liveness.confirmed(now);
       this.#options.useful();
       await this.#options.take({ kind: 'confirmed' });
-    } else if (presence.kind === 'behind') {
+    } else if (presence.kind === 'later') this.#liveness.behind(now);
+    else if (presence.kind === 'behind') {
       if (this.#liveness.behind(now)) {
         this.#finish({ kind: 'broken', reason: 'the watch does not deliver what the registry has' });
       }

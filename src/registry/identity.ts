@@ -23,7 +23,8 @@ export function registryPlace(config: RegistryConfig): string {
     case 'consul': {
       const { addresses, datacenter, partition, namespace } = config;
       const parts = [datacenter, partition, namespace].map((part) => (part === undefined ? '' : `/${part}`));
-      return `${[...addresses].sort().join(',')}${parts.join('')}`;
+      // What is known on demand is no list of all, and the other way round (R29).
+      return `${[...addresses].sort().join(',')}${parts.join('')}${config.mirror === 'asked' ? '#asked' : ''}`;
     }
     case 'dns':
       return `${config.servers.map(server).join(',')}/${config.names?.join(',') ?? config.zone}`;

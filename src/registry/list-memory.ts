@@ -99,6 +99,25 @@ export class ListMemory {
     return { ...others, services, gone, ...(sameNodes || change.nodes === undefined ? {} : { nodes: change.nodes }) };
   }
 
+  /** R33: a service that was looked up belongs to what the next list is compared with. Returns why it cannot, over the limits. */
+  add(listing: Listing, limits: LimitsConfig): string | undefined {
+    const change = { kind: 'change', epoch: '', services: [listing], gone: [], releases: [], rejected: [] } as const;
+    const over = this.overLimit(change, limits);
+    if (over !== undefined || this.#services === undefined) return over;
+    const now = known(listing);
+    this.#rows += now.rows - (this.#services.get(listing.name)?.rows ?? 0);
+    this.#services.set(listing.name, now);
+    return undefined;
+  }
+
+  /** R33: these services are followed no more. */
+  drop(names: readonly string[]): void {
+    for (const name of names) {
+      this.#rows -= this.#services?.get(name)?.rows ?? 0;
+      this.#services?.delete(name);
+    }
+  }
+
   /** R6: why a list, or what is known with a change, is over the zone's limits; undefined when it is not. */
   overLimit(report: List | Change, limits: LimitsConfig): string | undefined {
     const facts = factsOf(report.services);

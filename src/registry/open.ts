@@ -1,7 +1,8 @@
 /** The adapter of a registry, by its type. */
 import type { Cidr, FilterConfig, LimitsConfig, RegistryConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
-import { ConsulRegistry } from './consul.js';
+import { ConsulRegistry, type ConsulRegistryOptions } from './consul.js';
+import { AskedConsul } from './consul-asked.js';
 import { DnsRegistry } from './dns.js';
 import { EtcdRegistry } from './etcd.js';
 import { FileRegistry } from './file.js';
@@ -43,16 +44,17 @@ function openKind(config: RegistryConfig, whole: AdapterZone): Adapter {
     case 'etcd':
       return new EtcdRegistry(config, zone);
     case 'consul':
-      return new ConsulRegistry(config, {
-        ...zone,
-        datacenters: whole.naming === 'consul' ? whole.datacenters : [],
-        ...readPart(config.filter),
-      });
+      return openConsul(config, { ...zone, datacenters: whole.naming === 'consul' ? whole.datacenters : [] });
     case 'dns':
       return new DnsRegistry(config, zone);
     case 'http':
       return new HttpRegistry(config, zone);
   }
+}
+
+function openConsul(config: Extract<RegistryConfig, { type: 'consul' }>, options: ConsulRegistryOptions): Adapter {
+  if (config.mirror === 'asked') return new AskedConsul(config, options);
+  return new ConsulRegistry(config, { ...options, ...readPart(config.filter) });
 }
 
 /** What is not in the part need not be read. */

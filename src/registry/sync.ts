@@ -4,6 +4,7 @@ import type { Clock, Ms } from '../system/clock.js';
 import type { BackoffLimits } from './backoff.js';
 import { Following } from './following.js';
 import { ListMemory } from './list-memory.js';
+import type { LookUp, OnDemand } from './look-up.js';
 import { LATE, OneFlight } from './one-flight.js';
 import { Pace } from './pace.js';
 import type { Report } from './registry.js';
@@ -58,6 +59,8 @@ export interface Adapter {
   readonly follower?: Follower;
   /** R3: the names of services that are asked, the most asked first, as often as they are others. */
   mostAsked?(names: readonly string[]): void;
+  /** R33: of a source whose lists are of what was asked for. */
+  readonly onDemand?: OnDemand;
   /** Called once: `wake` asks for a poll before its time, `failed` tells why there is no such help. */
   watch?(wake: () => void, failed: (reason: string) => void): void;
   /** Ends the watch. Polls may still be under way. */
@@ -72,6 +75,8 @@ export type Presence =
   | { readonly kind: 'same' }
   /** The source has more than was delivered so far. */
   | { readonly kind: 'behind' }
+  /** It cannot be told yet: what is read in turn was not read lately enough. */
+  | { readonly kind: 'later' }
   /** The source is not what the watch began with: it has to be read anew. */
   | { readonly kind: 'lost' }
   | Failure;
@@ -114,11 +119,17 @@ export class SyncLoop {
   readonly #memory = new ListMemory();
   readonly #revisions = new RevisionMemory();
   readonly #pace: Pace;
+  readonly #ended = new AbortController();
   #stopped = false;
+  #failing = false;
   #woken = false;
   #relisting = false;
   #endPause: (() => void) | undefined;
   #following: Following | undefined;
+  /** The report that is being passed on. */
+  #emitting: Promise<void> = Promise.resolve();
+  /** The source's last word was not believed. */
+  #unbelievable = false;
   /** What was told of the watch last, so that it is told once. */
   #watchFault: string | undefined;
 
@@ -150,8 +161,40 @@ export class SyncLoop {
     this.wake();
   }
 
+  /**
+   * R33: asks the source for one service. What is found is part of what it has from then on; `take` is called with it
+   * when no report is under way that would not have it yet.
+   */
+  async lookUp(service: string, take: (found: LookUp) => void): Promise<void> {
+    const { onDemand } = this.adapter;
+    if (onDemand === undefined)
+      return take({ kind: 'failed', reason: 'its registry is not asked for single services' });
+    if (this.#unbelievable) return take({ kind: 'failed', reason: 'the registry is not believed' });
+    let found: LookUp;
+    try {
+      found = await onDemand.lookUp(service, this.#ended.signal);
+    } catch (error) {
+      found = { kind: 'failed', reason: error instanceof Error ? error.message : String(error) };
+    }
+    await this.#emitting;
+    if (this.#stopped) return;
+    if (found.kind !== 'found') return take(found);
+    const over = this.#memory.add(found.listing, this.#options.limits);
+    if (over !== undefined) onDemand.know([], [found.listing.name]);
+    take(over === undefined ? found : { kind: 'failed', reason: over });
+    // It is heard, so there is no reason to wait any longer.
+    if (this.#failing) this.wake();
+  }
+
+  /** R33: services to follow from now on, and no more. */
+  know(add: readonly string[], drop: readonly string[]): void {
+    this.adapter.onDemand?.know(add, drop);
+    this.#memory.drop(drop);
+  }
+
   stop(): void {
     this.#stopped = true;
+    this.#ended.abort();
     this.#following?.stop();
     this.adapter.close();
     this.#endPause?.();
@@ -178,6 +221,8 @@ export class SyncLoop {
     const observation = this.#judge(await this.#poll());
     if (this.#stopped) return 0;
     if (observation.kind === 'unreachable' || observation.kind === 'unbelievable') return this.#failed(observation);
+    this.#failing = false;
+    this.#unbelievable = false;
     await this.#emit(observation);
     if (adapter.follower !== undefined) return this.#stopped || this.#woken ? 0 : this.#follow(adapter.follower);
     this.#pace.succeeded();
@@ -227,13 +272,17 @@ export class SyncLoop {
 
   async #failed({ kind, reason, retryAfter }: Failure): Promise<Ms> {
     const pause = this.#pace.failed(this.#options.clock.now().boot);
+    this.#failing = true;
+    this.#unbelievable = kind === 'unbelievable';
     await this.#emit({ kind, reason });
     return Math.max(pause, retryAfter ?? 0);
   }
 
   async #emit(observation: Observation): Promise<void> {
     if (this.#stopped) return;
-    await this.#options.emit({ ...observation, at: this.#options.clock.now().boot });
+    const emitting = Promise.resolve(this.#options.emit({ ...observation, at: this.#options.clock.now().boot }));
+    this.#emitting = emitting.catch(() => undefined);
+    await emitting;
   }
 
   async #poll(): Promise<Observation | Failure> {

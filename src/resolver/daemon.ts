@@ -3,9 +3,17 @@ import { join } from 'node:path';
 import type { AdminServer } from '../admin/server.js';
 import { showListen } from '../config/addresses.js';
 import type { Config, ZoneConfig } from '../config/types.js';
-import { type AnswerServer, ListenError } from '../server/answer-server.js';
+import { allowed } from '../server/acl.js';
+import {
+  type AnswerServer,
+  type ForeignQuestion,
+  type ForwardSettings,
+  ListenError,
+  type ReplyForeign,
+} from '../server/answer-server.js';
 import { explainBindFailure } from '../server/bind-error.js';
 import type { EarlyThreads } from '../server/early-threads.js';
+import { Refusal } from '../server/refusal.js';
 import { BootClock, ClockWatch } from '../system/boot-clock.js';
 import type { Instant, Ms } from '../system/clock.js';
 import { type OpenLog, openLog } from '../system/log.js';
@@ -44,6 +52,9 @@ const LEAST_WAKE_MS: Ms = 5;
 /** Target names put in one turn after the start. */
 const DEFERRED_AT_ONCE = 500;
 const BUGS_SHOWN = 5;
+/** R3, R33: registries on demand are told so often what was asked last. */
+const ORDER_MS: Ms = 60_000;
+const MAX_UDP_BYTES = 1_232;
 /** A clean stop writes what it can within this. */
 const FLUSH_MS: Ms = 1_000;
 /** And is over after this, whatever a disk does. */
@@ -79,6 +90,8 @@ class Daemon {
   readonly #forward: ForwardLink;
   readonly #watch = new ClockWatch(LOOK_MS);
   readonly #counters = new DaemonCounters();
+  /** For what was handed over while a zone on demand went. */
+  readonly #refusal = new Refusal(MAX_UDP_BYTES);
   readonly #notice = new ServiceNotice({
     alive: () => this.#server.silent().length === 0,
     status: () => statusLine(this.#parts()),
@@ -121,6 +134,8 @@ class Daemon {
         targets: (add, remove) => this.#prober?.changeTargets(add, remove),
         probeNow: (keys) => this.#prober.hasten(keys),
         resolve: (hosts) => this.#forward.lookUp(hosts),
+        lookUp: (zone, service) => this.#sync.lookUp(zone, service),
+        know: (zone, add, drop) => this.#sync?.know(zone, add, drop),
       },
       this.#started,
       { seed },
@@ -129,7 +144,7 @@ class Daemon {
     this.#snapshots = new Snapshots(this.#resolver, machine, log.log);
     this.#prober = new ProberLink({ path: join(this.#config.runDir, 'prober.sock'), log: log.log, clock });
     this.#forward = new ForwardLink(this.#config, log.log, clock, {
-      forget: () => this.#server.setForward(this.#forward.settings),
+      forget: () => this.#server.setForward(this.#handOver()),
       keep: (answer) => this.#server.keep([answer]),
     });
     this.#forward.found = (host, result) => {
@@ -151,6 +166,14 @@ class Daemon {
       machine,
       log: log.log,
       onReport: (zone, registry, report) => this.#reports.add(zone, registry, report),
+      onLookedUp: (zone, service, found) => {
+        // A list that is being taken in does not have it yet.
+        this.#reports.flush(zone);
+        const now = this.#enter();
+        this.#resolver.lookedUp(zone, service, found, now);
+        this.#leave(now);
+      },
+      known: () => this.#resolver.knownServices(),
       onSnapshotProblem: (zone, reason) => this.#snapshots.problem(zone, reason),
       onSnapshotWritten: (zone, wall) => this.#snapshots.wrote(zone, wall),
       onSnapshotWanted: () => this.#snapshots.wantFull(),
@@ -176,7 +199,7 @@ class Daemon {
         transport: config.transport,
         table: this.#resolver.table,
         stateDir: config.stateDir,
-        forward: this.#forward.settings,
+        forward: this.#handOver(),
         tcp: config.tcp,
       });
     } catch (error) {
@@ -226,6 +249,9 @@ class Daemon {
     this.#putDeferred();
     this.#every(LOOK_MS, () => this.#look());
     this.#every(SNAPSHOT_MS, () => this.#save());
+    this.#every(ORDER_MS, () => {
+      for (const [zone, services] of Object.entries(this.#resolver.knownServices())) this.#sync.order(zone, services);
+    });
     this.#opening.push(this.#openControl().catch((error: Error) => this.#bug(error)));
     void this.#keepConfig();
     process.on('uncaughtException', (error) => this.#bug(error));
@@ -299,7 +325,7 @@ class Daemon {
       this.#log.log('warn', 'clock-gap', { kind: gap.kind, byMs: Math.round(gap.by) });
       this.#resolver.clockGap(now);
       // Answer threads forget what they keep of upstreams: their clock may have stood still.
-      this.#server.setForward(this.#forward.settings);
+      this.#server.setForward(this.#handOver());
       this.#sync.relist();
     }
     return now;
@@ -338,6 +364,31 @@ class Daemon {
     const deltas = this.#snapshots.deltas(this.#clock.now(), last);
     for (const delta of deltas) this.#sync.snapshot(delta);
     return deltas.some(({ more }) => more);
+  }
+
+  /** Questions that no answer thread can answer: for names of zones on demand (R33), and for names that are forwarded. */
+  #handOver(): ForwardSettings | undefined {
+    const forward = this.#forward.settings;
+    const allow = forward?.allow ?? [];
+    this.#resolver.lookUps.setForward(forward && allowed(allow));
+    if (!this.#resolver.isOnDemand) return forward;
+    return {
+      allow,
+      answer: (question, reply) => {
+        if (this.#lookUp(question, reply)) return;
+        if (forward !== undefined) forward.answer(question, reply);
+        else reply(this.#refusal.of(question.query));
+      },
+    };
+  }
+
+  #lookUp(question: ForeignQuestion, reply: ReplyForeign): boolean {
+    const now = this.#enter();
+    const { lookUps } = this.#resolver;
+    const before = lookUps.nextWake();
+    const ours = lookUps.answer(question, reply, now);
+    if (lookUps.nextWake() !== before) this.#leave(now);
+    return ours;
   }
 
   /** Readers take a new handle once a turn, however often the table moved in it. */
@@ -386,10 +437,11 @@ class Daemon {
     this.#lastGood = false;
     this.#log.setLevel(config.log.level);
     this.#forward.reload(this.#config);
-    this.#server.setForward(this.#forward.settings);
+    this.#server.setForward(this.#handOver());
     await this.#server.setListen(config.listen);
     await this.#admin?.setAdmin(config.admin);
     this.#resolver.reload(this.#config, now);
+    this.#server.setForward(this.#handOver());
     this.#snapshots.load(this.#config.stateDir, this.#config.zones, now);
     this.#putDeferred();
     this.#sync.reload(this.#syncZones());

@@ -12,4 +12,8 @@ export interface ResolverEvents {
   readonly probeNow: (keys: readonly string[]) => void;
   /** R28: these host names are to be looked up; `Resolver.resolved` takes what is found. */
   readonly resolve?: (hosts: readonly string[]) => void;
+  /** R33: this service of a zone, by its key, is to be looked up; `Resolver.lookedUp` takes what is found. */
+  readonly lookUp?: (zone: string, service: string) => void;
+  /** R33: services that the zone's registry is to follow from now on, and no more. */
+  readonly know?: (zone: string, add: readonly string[], drop: readonly string[]) => void;
 }

@@ -1,5 +1,6 @@
 /** What DNS answers to a question, and why: the outcome is a real reply's, the reasons are the rules'. */
 import type { EndpointExplanation, Explanation } from '../admin/documents.js';
+import { NAME_FORM } from '../answers/naming/form.js';
 import type { AnswerTable } from '../answers/table.js';
 import type { Service } from '../catalog/service.js';
 import { prefixBytes } from '../dns/addresses.js';
@@ -9,6 +10,7 @@ import { familyOf } from '../health/networks.js';
 import type { VerdictStore } from '../health/verdicts.js';
 import type { BootMs, Instant } from '../system/clock.js';
 import { beliefWords, neverWords, zoneWords } from './explain-belief.js';
+import { explainDemand } from './explain-demand.js';
 import { explainEndpoint, leftOutOf } from './explain-endpoint.js';
 import { meaningOf, reversedAddress } from './explain-name.js';
 import { holderOf, type NameMeaning } from './name-meaning.js';
@@ -43,21 +45,26 @@ export function explain(source: ExplainSource, name: string, typed: string, now:
   const type = typeName(number);
   const zone = longestMatch(source.zones, wanted);
   if (zone === undefined) return explainForeign(source, wanted, type, number, now);
-  const { reply, words } = askAsAllowed(source.table, wanted, number, [zone]);
+  const asked = askAsAllowed(source.table, wanted, number, [zone]);
+  const { words } = asked;
   const special = specialType(number);
-  const base = { name: wanted, type, zone: zone.config.name, outcome: reply.outcome };
-  if (special !== undefined) return { ...base, stale: zone.isStale(now.boot), because: [special], endpoints: [] };
   const below = wanted === zone.config.name ? '' : wanted.slice(0, -zone.config.name.length - 1);
-  const meaning = meaningOf(
-    zone,
-    below,
-    reply.outcome === 'answer' || reply.outcome === 'nodata',
-    formBelow(zone.config, wanted, zone.config.name.split('.').length),
+  const form = formBelow(
+    { ...zone.config, looksUp: zone.demand !== undefined },
+    wanted,
+    zone.config.name.split('.').length,
   );
+  const looksUp = zone.demand !== undefined && form === NAME_FORM && asked.reply.outcome === 'forwarded';
+  const demand = looksUp ? explainDemand(zone, below, now) : undefined;
+  const { outcome } = demand ?? asked.reply;
+  const base = { name: wanted, type, zone: zone.config.name, outcome };
+  if (special !== undefined) return { ...base, stale: zone.isStale(now.boot), because: [special], endpoints: [] };
+  const reply: OwnReply = demand === undefined || outcome === 'look-up' ? asked.reply : { ...asked.reply, outcome };
+  const meaning = meaningOf(zone, below, reply.outcome === 'answer' || reply.outcome === 'nodata', form);
   const stale = zone.sources.isStale(now.boot, zone.config.softTtl, meaning.service);
-  const never = reply.outcome === 'servfail' && !zone.sources.complete;
+  const never = demand === undefined && reply.outcome === 'servfail' && !zone.sources.complete;
   const because = [
-    ...(never ? [neverWords(zone)] : meaning.words),
+    ...(never ? [neverWords(zone)] : (demand?.words.length ?? 0) > 0 ? demand!.words : meaning.words),
     ...typeWords(meaning, reply, type),
     ...beliefWords(zone, meaning.service, below, now.boot),
     ...zoneWords(zone, stale, now.boot),

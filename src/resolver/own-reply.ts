@@ -64,7 +64,11 @@ export function askOwn(table: AnswerTable, { name, type, from, listen }: OwnQues
 }
 
 /** The form of a name in a zone of `zoneLabels` labels (R25). */
-export function formBelow(zone: Pick<SharedZone, 'naming' | 'datacenters'>, name: string, zoneLabels: number): Form {
+export function formBelow(
+  zone: Pick<SharedZone, 'naming' | 'datacenters' | 'looksUp'>,
+  name: string,
+  zoneLabels: number,
+): Form {
   const bytes = encodeQuery({ name, type: TYPE.A });
   const query = new Query();
   if (bytes === undefined || query.parse(bytes, bytes.length) !== 0) return NO_FORM;

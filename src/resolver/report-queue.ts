@@ -45,16 +45,17 @@ export class ReportQueue {
     this.#begin(zone, first);
   }
 
-  /** Takes in all that waits, now: what it is about is to change. */
-  flush(): void {
+  /** Takes in all that waits, of one zone or of all, now: what it is about is to change. */
+  flush(only?: string): void {
     for (const [zone, waiting] of this.#waiting) {
+      if (only !== undefined && zone !== only) continue;
+      this.#waiting.delete(zone);
       this.#options.at((now) => void this.#options.resolver.zone(zone)?.finish(now));
       for (const next of waiting.splice(0)) {
         this.#take(zone, next);
         this.#options.at((now) => void this.#options.resolver.goOn(zone, Number.POSITIVE_INFINITY, now));
       }
     }
-    this.#waiting.clear();
   }
 
   #begin(zone: string, waiting: Waiting[]): void {

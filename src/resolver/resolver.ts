@@ -11,12 +11,14 @@ import { LOOK_MS } from '../health/interest.js';
 import { TargetSet } from '../health/targets.js';
 import { type KeyFacts, VerdictStore } from '../health/verdicts.js';
 import { FAILURE_KINDS, type FailureKind, type ProbeResult, type Target } from '../prober/feed.js';
+import type { LookUp } from '../registry/look-up.js';
 import type { Report } from '../registry/registry.js';
 import type { BootMs, Instant, Ms } from '../system/clock.js';
 import { drain } from './drain.js';
 import type { ResolverEvents } from './events.js';
 import { explain } from './explain.js';
 import { type HostResult, HostTable } from './host-table.js';
+import { LookUps } from './look-ups.js';
 import { ReportDesk } from './report-desk.js';
 
 export type { Log, ResolverEvents } from './events.js';
@@ -58,6 +60,8 @@ export class Resolver {
   readonly verdicts = new VerdictStore(keyFacts(this.#targets));
   readonly #places = new Places<Holder<Zone>>();
   readonly desk: ReportDesk;
+  /** R33: questions that wait for a look-up. */
+  readonly lookUps: LookUps;
   /** Results of probes since the start, by outcome. */
   readonly outcomes: Record<ProbeOutcome, number> = { pass: 0, ...NO_FAILURES };
   /** R28: host names that registries list. */
@@ -74,6 +78,7 @@ export class Resolver {
     this.#lookAt = now.boot + LOOK_MS;
     this.table = new AnswerTable({ seed: options.seed ?? 0 });
     const { verdicts } = this;
+    this.lookUps = new LookUps(this.table, this.#zones, (zone, service) => events.lookUp?.(zone, service));
     this.desk = new ReportDesk({ places: this.#places, targets: this.#targets, verdicts, log: events.log });
     for (const [key, zone] of zoneKeys(config.zones)) this.#zones.set(key, new Zone(key, zone, this.#deps(zone), now));
   }
@@ -96,6 +101,14 @@ export class Resolver {
     this.#settleClaims(now);
     this.#tellTargets();
     return more;
+  }
+
+  /** R33: what a look-up of a service brought, after `ResolverEvents.lookUp`. */
+  lookedUp(zone: string, service: string, found: LookUp, now: Instant): void {
+    const one = this.#zones.get(zone);
+    if (one !== undefined) this.lookUps.landed(one, service, one.lookedUp(service, found, now));
+    this.#settleClaims(now);
+    this.#tellTargets();
   }
 
   /** Facts from the prober, in any order; older than what is known are ignored. */
@@ -150,6 +163,7 @@ export class Resolver {
     const hosts = this.#hosts.takeDue(now.boot);
     if (hosts.length > 0) this.#events.resolve?.(hosts);
     for (const zone of this.#zones.values()) zone.tick(now);
+    this.lookUps.tick(now);
     this.#tellTargets();
   }
 
@@ -157,6 +171,7 @@ export class Resolver {
   nextWake(now: Instant): BootMs {
     let next = this.#asked.size === 0 ? Number.POSITIVE_INFINITY : this.#lookAt;
     next = Math.min(next, this.verdicts.nextExpiry(), this.desk.nextExpiry(), this.#hosts.nextDue());
+    next = Math.min(next, this.lookUps.nextWake());
     for (const zone of this.#zones.values()) next = Math.min(next, zone.nextWake(now.boot));
     return next;
   }
@@ -229,6 +244,17 @@ export class Resolver {
     }
   }
 
+  /** R33: a zone of ours looks names up. */
+  get isOnDemand(): boolean {
+    return some(this.#zones.values(), ({ demand }) => demand !== undefined);
+  }
+
+  /** R33: what each zone on demand follows, by its key, most recently asked first. */
+  knownServices(): Record<string, readonly string[]> {
+    const onDemand = [...this.#zones.values()].filter(({ demand }) => demand !== undefined);
+    return Object.fromEntries(onDemand.map((zone) => [zone.key, zone.order()]));
+  }
+
   get zones(): Iterable<Zone> {
     return this.#zones.values();
   }
@@ -238,7 +264,7 @@ export class Resolver {
   }
 
   zoneStatus(now: Instant): ZoneStatus[] {
-    return [...this.#zones.values()].map((zone) => zoneStatus(zone, now));
+    return [...this.#zones.values()].map((zone) => zoneStatus(zone, now, this.lookUps.waiting(zone)));
   }
 
   services(): ServiceStatus[] {
@@ -374,7 +400,12 @@ export class Resolver {
     }
   }
 
+  /** Also what registries on demand are to follow. */
   #tellTargets(): void {
+    for (const { key, demand } of this.#zones.values()) {
+      const known = demand?.takeKnown();
+      if (known !== undefined) this.#events.know?.(key, known.add, known.drop);
+    }
     const { add, remove } = this.#targets.takeChanges();
     if (add.length > 0 || remove.length > 0) this.#events.targets(add, remove);
   }

@@ -1,18 +1,20 @@
 import { isIP } from 'node:net';
-import type { RegistryStatus, ServiceStatus, ZoneStatus } from '../admin/documents.js';
+import type { OnDemandStatus, RegistryStatus, ServiceStatus, ZoneStatus } from '../admin/documents.js';
 import type { CatalogRow } from '../catalog/row.js';
 import type { ZoneConfig } from '../config/types.js';
 import { registryIdentity } from '../registry/identity.js';
 import type { Rejected } from '../registry/registry.js';
 import type { Instant } from '../system/clock.js';
 import type { Zone } from './zone.js';
+import type { ZoneDemand } from './zone-demand.js';
 import type { ZoneSource } from './zone-source.js';
 import type { ZoneFacts } from './zone-sources.js';
 
 /** Rejections shown in a status; the rest is counted by their number. */
 const SHOWN_REJECTIONS = 20;
 
-export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
+/** @param waiting questions for names of the zone that wait for a look-up (R33) */
+export function zoneStatus(zone: Zone, now: Instant, waiting = 0): ZoneStatus {
   let endpoints = 0;
   let heldBack = 0;
   let ejected = 0;
@@ -38,6 +40,7 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
     state: zone.source === 'none' ? 'never-synced' : zone.isStale(now.boot) ? 'stale' : 'fresh',
     heard,
     ...hearingStatus({ heard, reason, since, lastConfirmed }, now),
+    ...(zone.demand === undefined ? {} : { onDemand: onDemandStatus(zone.demand, waiting) }),
     registry: zone.config.registries.map(registryIdentity).join(', '),
     registries: zone.sources.all.map((source) => registryStatus(zone, source, now)),
     source: zone.source,
@@ -65,6 +68,11 @@ export function zoneStatus(zone: Zone, now: Instant): ZoneStatus {
     checks: hasChecks(zone, endpoints) ? 'on' : 'off',
     softTtlMs: zone.config.softTtl,
   };
+}
+
+function onDemandStatus({ counts, size }: ZoneDemand, waiting: number): OnDemandStatus {
+  const { found, unknown, failed, remembered, refused } = counts;
+  return { waiting, unknown: size.unknown, lookUps: { found, unknown, failed }, remembered, refused };
 }
 
 function registryStatus(zone: Zone, source: ZoneSource, now: Instant): RegistryStatus {

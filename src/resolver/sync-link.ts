@@ -4,6 +4,7 @@ import type { SnapshotDelta } from '../catalog/snapshot-writer.js';
 import type { ZoneConfig } from '../config/types.js';
 import { nextBackoff } from '../registry/backoff.js';
 import { registryIdentity } from '../registry/identity.js';
+import type { LookUp } from '../registry/look-up.js';
 import { PackedListings } from '../registry/packed-listings.js';
 import type { Report } from '../registry/registry.js';
 import type { Ms, WallMs } from '../system/clock.js';
@@ -24,6 +25,10 @@ export interface SyncLinkOptions {
   readonly log: Log;
   /** `registry` is the index in the zone's `registries`. */
   readonly onReport: (zone: string, registry: number, report: Report) => void;
+  /** R33: what a look-up found, after `lookUp`. */
+  readonly onLookedUp?: (zone: string, service: string, found: LookUp) => void;
+  /** R33: what zones on demand know, most recently asked first: for a worker that knows nothing yet. */
+  readonly known?: () => Readonly<Record<string, readonly string[]>>;
   /** A zone's snapshot cannot be written: said once, and once, with undefined, when it can again. */
   readonly onSnapshotProblem: (zone: string, reason: string | undefined) => void;
   readonly onSnapshotWritten?: (zone: string, wall: WallMs, bytes: number) => void;
@@ -65,7 +70,22 @@ export class SyncLink {
   /** Zones whose registries and limits are as they were go on undisturbed; a changed one is listed anew. */
   reload(zones: readonly ZoneConfig[]): void {
     this.#zones = zones.map(syncZone);
-    this.#post({ op: 'zones', zones: this.#zones, restored: [] });
+    this.#post({ op: 'zones', zones: this.#zones, restored: [], known: this.#known() });
+  }
+
+  /** R33: asks the registry of a zone for a service; `onLookedUp` is called, unless the worker dies. */
+  lookUp(zone: string, service: string): void {
+    this.#post({ op: 'look-up', zone, service });
+  }
+
+  /** R33: services that a zone follows from now on, and no more. */
+  know(zone: string, add: readonly string[], drop: readonly string[]): void {
+    this.#post({ op: 'know', zone, add, drop });
+  }
+
+  /** R33: all that a zone knows, most recently asked first. */
+  order(zone: string, services: readonly string[]): void {
+    this.#post({ op: 'order', zone, services });
   }
 
   /** R30: every zone is read and listed again. */
@@ -132,7 +152,7 @@ export class SyncLink {
       this.#worker = undefined;
       this.#died(reason === '' ? `exit code ${code}` : reason, performance.now() - started);
     });
-    this.#post({ op: 'zones', zones: this.#zones, restored: this.#restored });
+    this.#post({ op: 'zones', zones: this.#zones, restored: this.#restored, known: this.#known() });
     this.#restored = [];
     this.#options.onSnapshotWanted();
   }
@@ -144,6 +164,10 @@ export class SyncLink {
     const restartInMs = Math.round(this.#pause);
     this.#options.log('error', 'sync-worker-died', { reason, restartInMs });
     this.#respawn = setTimeout(() => this.#spawn(), restartInMs);
+  }
+
+  #known(): Readonly<Record<string, readonly string[]>> {
+    return this.#options.known?.() ?? {};
   }
 
   #post(message: ToSyncWorker): void {
@@ -167,6 +191,11 @@ export class SyncLink {
         this.#report(message.source, { ...outline, services: new PackedListings({ parts, facts }) });
         break;
       }
+      case 'looked-up':
+        if (this.#isConfigured(message.source)) {
+          this.#options.onLookedUp?.(message.source.zone, message.service, message.found);
+        }
+        break;
       case 'watch-failed': {
         const { zone, identity } = message.source;
         this.#options.log('warn', 'registry-watch-failed', { zone, registry: identity, reason: message.reason });
@@ -192,10 +221,13 @@ export class SyncLink {
   }
 
   /** Drops what comes from a registry that the zone no longer has. */
-  #report({ zone, registry, identity }: SyncSource, report: Report): void {
+  #report(source: SyncSource, report: Report): void {
+    if (this.#isConfigured(source)) this.#options.onReport(source.zone, source.registry, report);
+  }
+
+  #isConfigured({ zone, registry, identity }: SyncSource): boolean {
     const config = this.#zones.find(({ name }) => name === zone)?.registries[registry];
-    if (config === undefined || registryIdentity(config) !== identity) return;
-    this.#options.onReport(zone, registry, report);
+    return config !== undefined && registryIdentity(config) === identity;
   }
 }
 

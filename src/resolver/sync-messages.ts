@@ -1,6 +1,7 @@
 /** What the control thread and the sync worker say to each other. */
 import type { SnapshotDelta } from '../catalog/snapshot-writer.js';
 import type { Cidr, LimitsConfig, RegistryConfig, ZoneConfig } from '../config/types.js';
+import type { LookUp } from '../registry/look-up.js';
 import type { ListingFacts } from '../registry/packed-listings.js';
 import type { Report } from '../registry/registry.js';
 import type { Ms, WallMs } from '../system/clock.js';
@@ -43,7 +44,17 @@ export interface SyncWorkerData {
 
 export type ToSyncWorker =
   /** `restored`: names of zones that answer from a snapshot already (R3). */
-  | { readonly op: 'zones'; readonly zones: readonly SyncZone[]; readonly restored: readonly string[] }
+  | {
+      readonly op: 'zones';
+      readonly zones: readonly SyncZone[];
+      readonly restored: readonly string[];
+      /** R33: services of zones on demand, most recently asked first. */
+      readonly known: Readonly<Record<string, readonly string[]>>;
+    }
+  /** R33: of a zone on demand. */
+  | { readonly op: 'know'; readonly zone: string; readonly add: readonly string[]; readonly drop: readonly string[] }
+  | { readonly op: 'order'; readonly zone: string; readonly services: readonly string[] }
+  | { readonly op: 'look-up'; readonly zone: string; readonly service: string }
   | { readonly op: 'relist' }
   /** The part was taken: send the next. */
   | { readonly op: 'next'; readonly source: SyncSource }
@@ -55,6 +66,7 @@ export type FromSyncWorker =
   /** Some services, packed. `first` begins a new report. */
   | { readonly op: 'part'; readonly source: SyncSource; readonly first: boolean; readonly services: Uint8Array }
   | { readonly op: 'outline'; readonly source: SyncSource; readonly first: boolean; readonly outline: Outline }
+  | { readonly op: 'looked-up'; readonly source: SyncSource; readonly service: string; readonly found: LookUp }
   | { readonly op: 'watch-failed'; readonly source: SyncSource; readonly reason: string }
   | { readonly op: 'snapshot-problem'; readonly zone: string; readonly reason: string | undefined }
   | { readonly op: 'snapshot-written'; readonly zone: string; readonly wall: WallMs; readonly bytes: number }

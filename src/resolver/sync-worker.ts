@@ -37,7 +37,16 @@ class SyncWorker {
   #take(message: ToSyncWorker): void {
     switch (message.op) {
       case 'zones':
-        this.#setZones(message.zones, new Set(message.restored));
+        this.#setZones(message.zones, new Set(message.restored), message.known);
+        break;
+      case 'know':
+        this.#demanded(message.zone)?.loop.know(message.add, message.drop);
+        break;
+      case 'order':
+        this.#demanded(message.zone)?.loop.adapter.onDemand?.order(message.services);
+        break;
+      case 'look-up':
+        this.#lookUp(message.zone, message.service);
         break;
       case 'relist':
         for (const { loops } of this.#zones.values()) for (const loop of loops.values()) loop.relist();
@@ -59,7 +68,11 @@ class SyncWorker {
   }
 
   /** Zones whose settings are as they were go on undisturbed. */
-  #setZones(zones: readonly SyncZone[], restored: ReadonlySet<string>): void {
+  #setZones(
+    zones: readonly SyncZone[],
+    restored: ReadonlySet<string>,
+    known: Readonly<Record<string, readonly string[]>>,
+  ): void {
     const wanted = new Map(zones.map((zone) => [zone.name, JSON.stringify(zone)]));
     for (const [name, { settings, loops }] of this.#zones) {
       if (wanted.get(name) === settings) continue;
@@ -76,8 +89,24 @@ class SyncWorker {
       if (this.#zones.has(zone.name)) continue;
       const loops = new Map(zone.registries.map((config, index) => this.#loop(zone, config, index)));
       this.#zones.set(zone.name, { settings: JSON.stringify(zone), loops });
+      this.#demanded(zone.name)?.loop.adapter.onDemand?.order(known[zone.name] ?? []);
       for (const loop of loops.values()) loop.start(restored.has(zone.name));
     }
+  }
+
+  /** A registry on demand is the only one of its zone. */
+  #demanded(zone: string): { readonly loop: SyncLoop; readonly id: number } | undefined {
+    for (const [id, loop] of this.#zones.get(zone)?.loops ?? []) return { loop, id };
+    return undefined;
+  }
+
+  /** Of a zone that has gone meanwhile nobody waits for it. */
+  #lookUp(zone: string, service: string): void {
+    const demanded = this.#demanded(zone);
+    if (demanded === undefined) return;
+    const { loop, id } = demanded;
+    const source = { zone, registry: 0, identity: loop.adapter.identity, loop: id };
+    void loop.lookUp(service, (found) => this.#send({ op: 'looked-up', source, service, found }));
   }
 
   #loop(zone: SyncZone, config: RegistryConfig, registry: number): [number, SyncLoop] {

@@ -1,6 +1,7 @@
 /** R17: which services of a zone are asked, as far as that makes a difference to how often they are probed. */
 import type { AnswerTable } from '../answers/table.js';
 import type { Service } from '../catalog/service.js';
+import { isOnDemand } from '../config/on-demand.js';
 import type { CheckConfig, ZoneConfig } from '../config/types.js';
 import { Interest } from '../health/interest.js';
 import type { BootMs } from '../system/clock.js';
@@ -76,9 +77,9 @@ export class ZoneAsked<Zone> {
     service.asked = 0;
   }
 
-  /** It is probed at the same pace whether it is asked or not, or not at all. */
+  /** It is probed at the same pace whether it is asked or not, or not at all, and is not forgotten for want of questions. */
   isPinned(service: Service): boolean {
     const { type, pinned } = this.#settings(service).check;
-    return pinned || type === 'none';
+    return pinned || (type === 'none' && !this.#config.registries.some(isOnDemand));
   }
 }

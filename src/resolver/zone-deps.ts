@@ -2,6 +2,7 @@
 import type { ZoneSpec } from '../answers/contract.js';
 import type { AnswerTable } from '../answers/table.js';
 import type { Places } from '../catalog/places.js';
+import { isOnDemand } from '../config/on-demand.js';
 import type { ZoneConfig } from '../config/types.js';
 import type { TargetSet } from '../health/targets.js';
 import type { VerdictStore } from '../health/verdicts.js';
@@ -33,6 +34,7 @@ export function answerSpec(config: ZoneConfig, deps: ZoneDeps): ZoneSpec {
     naming: config.naming,
     ...(config.naming === 'consul' ? { datacenters: config.datacenters } : {}),
     ...(config.agentDns.length > 0 ? { handsOver: true } : {}),
+    ...(config.registries.some(isOnDemand) ? { looksUp: true } : {}),
     answerTtl: config.answerTtl,
     negativeTtl: config.negativeTtl,
     allow: config.allow,

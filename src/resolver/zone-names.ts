@@ -1,5 +1,6 @@
 /** A zone's names in the answer table: which service is answered under which label, and with which EDE. */
 import type { Ede, ZoneAnswerState, ZoneSpec } from '../answers/contract.js';
+import type { Naming } from '../answers/naming/naming.js';
 import { namingOf } from '../answers/naming/naming-of.js';
 import type { AnswerTable } from '../answers/table.js';
 import { ZoneAnswers } from '../answers/zone-answers.js';
@@ -43,6 +44,7 @@ interface StaleWords {
 
 export class ZoneNames {
   labels: Labels;
+  #naming!: Naming;
   readonly kept: KeptTargets;
   readonly nodes: ZoneNodes;
   readonly #source: NamesSource;
@@ -93,6 +95,16 @@ export class ZoneNames {
   forget(service: Service, now: BootMs): void {
     this.nodes.forget(service, now);
     for (const label of this.labels.remove(service.name)) this.#publishOwner(label);
+  }
+
+  /** The zone's number in the table. */
+  get index(): number {
+    return this.#answers.zone;
+  }
+
+  /** The label under which a name can be answered; undefined: none (R22). */
+  fold(name: string): string | undefined {
+    return this.#naming.fold(name);
   }
 
   /** Hosts have names of their own. */
@@ -212,6 +224,7 @@ export class ZoneNames {
 
   #newLabels(): Labels {
     const naming = namingOf(this.#spec, nameToWire(this.#spec.name)!);
+    this.#naming = naming;
     return new Labels(
       (name) => this.#source.service(name)?.listed === true,
       (name) => naming.fold(name),

@@ -60,6 +60,8 @@ interface SavedService {
   readonly check?: ListedCheck;
   readonly tripped?: true;
   readonly quietSince?: HeardMs;
+  /** R33: when it was asked last. */
+  readonly asked?: WallMs;
   readonly rows: readonly SavedRow[];
 }
 
@@ -140,7 +142,14 @@ export function* exportLines(
   for (const [index, source] of zone.sources.all.entries()) {
     const service = source.catalog.services.get(name);
     const line = index === 0 ? name : `${name}${SEPARATOR}${index}`;
-    const saved = service === undefined ? undefined : exportService(service, verdicts, now);
+    const asked = zone.demand?.askedAt(name);
+    const saved =
+      service === undefined
+        ? undefined
+        : {
+            ...exportService(service, verdicts, now),
+            ...(asked === undefined ? {} : { asked: now.wall - (now.boot - asked) }),
+          };
     yield [line, saved === undefined || index === 0 ? saved : { ...saved, registry: index }];
   }
 }
@@ -203,6 +212,10 @@ export function takeSnapshotIn(
   for (const line of content.services as Iterable<SavedService>) {
     const service = takeServiceIn(line, seeds, now);
     const index = line?.registry ?? 0;
+    // What was looked up meanwhile is the registry's own word.
+    if (service !== undefined && zone.sources.all[index]?.catalog.services.has(service.name)) continue;
+    if (service !== undefined)
+      zone.demand?.restored(service.name, now.boot - Math.max(0, now.wall - (line.asked ?? now.wall)));
     const own = services.get(index);
     if (service === undefined) skipped++;
     else if (own === undefined) services.set(index, [service]);

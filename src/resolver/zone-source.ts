@@ -1,5 +1,5 @@
 /** One registry of a zone: what it said last, whether it is heard, and the guard over it (R32). */
-import { Catalog, type ListReport } from '../catalog/catalog.js';
+import { Catalog, type ListReport, type Reception } from '../catalog/catalog.js';
 import { Guard, type GuardEvent } from '../catalog/guard.js';
 import type { Layer } from '../catalog/layers.js';
 import { plainRow } from '../catalog/merge-rows.js';
@@ -142,6 +142,39 @@ export class ZoneSource implements Layer {
       unguarded: false,
       newEpoch: false,
       removals: heard,
+    });
+  }
+
+  /**
+   * R33: a service that was looked up is there from now on, all of it at once. Undefined when it is over the zone's
+   * limits. What else is here is not confirmed by it.
+   */
+  adopt(listing: Listing, now: Instant): Set<Service> | undefined {
+    return this.#change([listing], [], { first: !this.catalog.services.has(listing.name), unguarded: false }, now);
+  }
+
+  /** R33: services leave that nobody asks for: that is no loss. */
+  drop(services: readonly string[], now: Instant): Set<Service> {
+    return this.#change([], services, { first: false, unguarded: true }, now) ?? new Set();
+  }
+
+  #change(
+    services: readonly Listing[],
+    gone: readonly string[],
+    how: Pick<Reception, 'first' | 'unguarded'>,
+    now: Instant,
+  ): Set<Service> | undefined {
+    const about = { at: now.boot, epoch: this.epoch ?? '', releases: [], rejected: [] };
+    const report = this.hosts.expand({ kind: 'change' as const, services, gone, ...about });
+    if (this.catalog.overLimit(report) !== undefined) return undefined;
+    const heard = this.hearing.clock.at(now.boot);
+    return this.catalog.apply(report, {
+      boot: now.boot,
+      heard,
+      wall: now.wall,
+      newEpoch: false,
+      removals: this.hearing.heard,
+      ...how,
     });
   }
 

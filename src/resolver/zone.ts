@@ -2,17 +2,20 @@
  * One zone as a deterministic machine: registry reports, verdicts and time go in; names in the answer table,
  * probe targets and events come out. It decides by the catalog's guard, health's table and the floor, in that order.
  */
+import { serviceLabelOf } from '../answers/naming/service-of.js';
 import type { ListReport } from '../catalog/catalog.js';
 import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import { goOn, type Steps, toTheEnd } from '../catalog/steps.js';
 import type { ZoneConfig } from '../config/types.js';
+import type { LookUp } from '../registry/look-up.js';
 import type { Rejected, Report } from '../registry/registry.js';
 import type { BootMs, Instant } from '../system/clock.js';
 import type { HostResult } from './host-table.js';
 import { describeAge, statusText } from './status-text.js';
 import { ZoneAsked } from './zone-asked.js';
 import { ZoneClaims } from './zone-claims.js';
+import { type Remembered, type Seek, ZoneDemand } from './zone-demand.js';
 import { answerSpec, type ZoneDeps } from './zone-deps.js';
 import { ZoneHealth } from './zone-health.js';
 import { ZoneNames } from './zone-names.js';
@@ -37,6 +40,15 @@ interface Round {
   readonly again: Set<Service>;
 }
 
+/** R33: what a name that is not in the table would be of. */
+interface Sought {
+  /** `unknown`: no service has the name, whatever the registry has. */
+  readonly kind: 'empty' | 'unknown' | 'look-up';
+  readonly service: string;
+  /** It is known, and has no such name. */
+  readonly known?: Service;
+}
+
 export class Zone {
   /** What tells it from all others, see `zoneKeys`. */
   key: string;
@@ -46,12 +58,16 @@ export class Zone {
   readonly probes: ZoneProbes<Zone>;
   readonly claims: ZoneClaims;
   readonly health: ZoneHealth;
+  /** R33: absent where the registry is mirrored whole. */
+  demand: ZoneDemand | undefined;
   readonly #asked: ZoneAsked<Zone>;
   readonly #restore: ZoneRestore;
   serial: number;
   /** Services whose snapshot line is out of date; undefined where the service is gone. */
   readonly unsaved = new Set<string>();
   #deps: ZoneDeps;
+  /** The registry's last word was a failure. */
+  #failing = false;
   /** Which registries were heard when what depends on that was last judged. */
   #heeded = '';
   /** The moment being worked on; set by every entry point. */
@@ -64,6 +80,7 @@ export class Zone {
     this.#deps = deps;
     this.#now = now;
     this.serial = Math.floor(now.wall / 1000);
+    this.demand = ZoneDemand.of(config);
     this.probes = new ZoneProbes<Zone>(this, config, deps, (service) => this.#asked.has(service));
     this.#asked = new ZoneAsked<Zone>(this, config, deps, (service) => this.probes.settings(service));
     this.claims = new ZoneClaims(this, deps.places);
@@ -164,6 +181,7 @@ export class Zone {
 
   *#reporting(source: ZoneSource, report: Report, touched: Set<Service>): Steps {
     const { hearing } = source;
+    this.#failing = report.kind === 'unreachable' || report.kind === 'unbelievable';
     if (report.kind === 'unreachable' || report.kind === 'unbelievable') {
       hearing.lost(report.kind === 'unreachable' ? report.reason : `not believable: ${report.reason}`, this.#now);
     } else if (report.kind === 'confirmed') {
@@ -172,6 +190,67 @@ export class Zone {
       yield* this.#listed(source, report, touched);
     }
     this.#heed(this.#now);
+  }
+
+  /**
+   * R33: somebody asks for a name that is not in the table: which service it would be of, and what is to be done. Of
+   * `empty` names of services may be below.
+   * @param labels those below the zone, lower case
+   */
+  seek(labels: readonly string[], now: Instant): { readonly kind: Seek | 'empty'; readonly service: string } {
+    const { kind, service, known } = this.#sought(labels);
+    if (known !== undefined) this.asked(known, now);
+    if (kind !== 'look-up') return { kind, service };
+    return { kind: this.demand!.seek(service, this.#failing, now.boot), service };
+  }
+
+  /** What `seek` would do, without doing it. */
+  foretell(labels: readonly string[], now: Instant): Sought & { readonly remembered?: Remembered | undefined } {
+    const sought = this.#sought(labels);
+    if (sought.kind !== 'look-up') return sought;
+    return { ...sought, remembered: this.demand!.remembered(sought.service, this.#failing, now.boot) };
+  }
+
+  #sought(labels: readonly string[]): Sought {
+    const of = serviceLabelOf(this.config.naming, labels);
+    if (of === 'none') return { kind: 'empty', service: '' };
+    const owner = of && this.names.labels.owner(of.label);
+    const known = owner === undefined ? undefined : this.catalog.services.get(owner);
+    if (known?.known) return { kind: 'unknown', service: known.name, known };
+    const service = of && this.names.fold(of.label) !== undefined ? this.demand?.serviceOf(of.label) : undefined;
+    return service === undefined ? { kind: 'unknown', service: '' } : { kind: 'look-up', service };
+  }
+
+  /** R33: what a look-up found. Returns what that means for those who wait. */
+  lookedUp(service: string, found: LookUp, now: Instant): LookUp['kind'] {
+    this.#now = now;
+    const { demand } = this;
+    if (demand === undefined) return 'failed';
+    let { kind } = found;
+    if (found.kind === 'found') {
+      this.finish(now);
+      const { name } = found.listing;
+      const source = this.sources.all[0]!;
+      const touched = source.adopt(found.listing, now);
+      if (touched === undefined) {
+        kind = 'failed';
+        demand.left(name);
+      } else {
+        this.#moved(source, touched, now);
+        const own = this.catalog.services.get(name);
+        if (own !== undefined) this.asked(own, now);
+      }
+    } else if (found.kind === 'failed') {
+      this.#deps.log('debug', 'look-up-failed', { zone: this.config.name, service, reason: found.reason });
+    }
+    demand.landed(service, kind, now.boot);
+    this.#show(now);
+    return kind;
+  }
+
+  /** R33: all that a zone on demand follows, most recently asked first. */
+  order(): string[] {
+    return this.demand?.order(this.catalog.services.keys()) ?? [];
   }
 
   /** R28: what a host name was found to be. */
@@ -213,6 +292,7 @@ export class Zone {
     this.#now = now;
     this.names.tick(now.boot);
     for (const service of this.#asked.expire(now.boot, PACED_AT_ONCE)) this.probes.pace(service, now.boot);
+    this.#forgetUnasked(now);
     const due = this.sources.all.some(({ hearing, guard }) => {
       return hearing.heard && hearing.clock.at(now.boot) >= guard.nextWake();
     });
@@ -221,7 +301,8 @@ export class Zone {
   }
 
   nextWake(now: BootMs): BootMs {
-    let next = Math.min(this.names.nextWake(), this.#asked.nextExpiry());
+    const forget = this.demand?.nextWake() ?? Number.POSITIVE_INFINITY;
+    let next = Math.min(this.names.nextWake(), this.#asked.nextExpiry(), forget);
     for (const { hearing, guard, guardLog } of this.sources.all) {
       next = Math.min(next, hearing.clock.bootAt(guard.nextWake(), now));
       if (!guardLog.alarm) next = Math.min(next, hearing.clock.bootAt(guardLog.due(), now));
@@ -235,6 +316,23 @@ export class Zone {
   /** R17: names of these services were asked. */
   asked(service: Service, now: Instant): void {
     if (this.#asked.ask(service, now.boot)) this.probes.pace(service, now.boot);
+    if (this.demand?.ask(service.name, now.boot)) this.unsaved.add(service.name);
+  }
+
+  /** R33. */
+  #forgetUnasked(now: Instant): void {
+    const { demand } = this;
+    const source = this.sources.all[0]!;
+    const gone = demand?.forgotten(source.catalog.services.keys(), source.hearing.heard, now.boot) ?? [];
+    if (gone.length === 0) return;
+    this.finish(now);
+    this.#deps.log('info', 'services-forgotten', {
+      zone: this.config.name,
+      services: gone.length,
+      first: gone[0],
+      why: 'nobody has asked for them for so long (forget, R33)',
+    });
+    this.#moved(source, source.drop(gone, now), now);
   }
 
   /** R9. Returns how many rows were let go. */
@@ -259,6 +357,7 @@ export class Zone {
     this.finish(now);
     this.config = config;
     this.#deps = deps;
+    this.#demandAs(config);
     this.probes.configure(config);
     this.#asked.configure(config);
     const before = this.sources.configure(config, now);
@@ -269,6 +368,20 @@ export class Zone {
     this.names.reconfigure(answerSpec(config, deps), config.keepTargets, registries, now.boot);
     this.#settle(services, now);
     this.#show(now);
+  }
+
+  /** R33: its registry's last word was a failure. */
+  get isFailing(): boolean {
+    return this.#failing;
+  }
+
+  /** What is known stays known, in whatever way it came. */
+  #demandAs(config: ZoneConfig): void {
+    const wanted = ZoneDemand.of(config);
+    if (wanted === undefined || this.demand === undefined) this.demand = wanted;
+    else this.demand.configure(config);
+    if (this.demand !== wanted) return;
+    for (const name of this.catalog.services.keys()) this.demand?.restored(name, this.#now.boot);
   }
 
   dispose(now: Instant): void {
@@ -435,6 +548,7 @@ export class Zone {
     this.probes.forget(service);
     this.#asked.unmark(service);
     this.unsaved.add(service.name);
+    this.demand?.left(service.name);
     this.names.forget(service, this.#now.boot);
   }
 

@@ -37,7 +37,8 @@ export type FixedEde =
   | typeof EDE.NOT_READY
   | typeof EDE.PROHIBITED
   | typeof EDE.NOT_AUTHORITATIVE
-  | typeof EDE.NOT_SUPPORTED;
+  | typeof EDE.NOT_SUPPORTED
+  | typeof EDE.NO_REACHABLE_AUTHORITY;
 
 /** Up to here a copy costs less than what the kernel takes for a piece of its own (50 ns). */
 const MOST_COPIED = 96;

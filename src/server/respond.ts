@@ -1,4 +1,4 @@
-import { FOREIGN_FORM, type Form, NO_FORM, TARGET_FORM } from '../answers/naming/form.js';
+import { FOREIGN_FORM, type Form, NAME_FORM, NO_FORM, TARGET_FORM } from '../answers/naming/form.js';
 import { formOf } from '../answers/naming/form-of.js';
 import {
   EDE_BARE_BYTES,
@@ -33,6 +33,26 @@ export type { Peer, Transport };
 /** `respond` returns it when the control thread has to answer. */
 export const NEEDS_CONTROL = -1;
 
+/** What is known of a name that was handed over because it is not in the table of a zone on demand (R33). */
+export const LOOKED_UP = {
+  NOT_YET: 0,
+  /** There is no such service, or it has no such name. */
+  UNKNOWN: 1,
+  /** No service has the name, but names of services may be below it. */
+  EMPTY: 2,
+  /** The registry gave no answer that can be believed in time. */
+  FAILED: 3,
+} as const;
+export type LookedUp = (typeof LOOKED_UP)[keyof typeof LOOKED_UP];
+
+/** A name in a zone on demand that would be looked up if it is not in the table. */
+export interface LookUpName {
+  /** The zone's number in the table. */
+  readonly zone: number;
+  /** Lower case, those below the zone. */
+  readonly labels: readonly string[];
+}
+
 export interface ResponderOptions {
   /** Largest UDP reply, in bytes: 1232. */
   readonly maxUdp: number;
@@ -56,6 +76,8 @@ const ARPA = 'arpa';
 export class Responder {
   /** The last reply, until the next query. */
   readonly reply: Reply;
+  /** Of the next query's name, where the table has it not. Answer threads know nothing of that. */
+  lookedUp: LookedUp = LOOKED_UP.NOT_YET;
   readonly #reader: TableReader;
   readonly #counters: Uint32Array;
   readonly #options: ResponderOptions;
@@ -141,6 +163,23 @@ export class Responder {
     this.reply.intoBytes(out);
     const size = this.#prepare(query, length, peer, listen, transport, out.length);
     return size > 0 ? this.reply.end(query) : size;
+  }
+
+  /** The query's name when it is one to be looked up unless it is in the table, by a client that may ask for it. */
+  lookUpName(bytes: Uint8Array, length: number, peer: Peer, listen: number): LookUpName | undefined {
+    const query = this.#query;
+    if (query.parse(bytes, length) !== 0 || query.labelCount === 0) return undefined;
+    const reader = this.#reader;
+    reader.locate(bytes, query, listen);
+    const { zone, zoneLabel } = reader;
+    if (!zone?.looksUp || !allows(zone, peer)) return undefined;
+    if (formOf(zone, bytes, query.labels, zoneLabel) !== NAME_FORM) return undefined;
+    const labels = Array.from(query.labels.subarray(0, zoneLabel), (at) => {
+      return Buffer.from(bytes.subarray(at + 1, at + 1 + bytes[at]!))
+        .toString('latin1')
+        .toLowerCase();
+    });
+    return { zone: zone.index, labels };
   }
 
   /** Right after NEEDS_CONTROL, when the control thread cannot take it: a SERVFAIL in `out`, its length. */
@@ -299,7 +338,12 @@ export class Responder {
       this.#handOver = true;
       return;
     }
-    if (state === 0 || mayExist(form, memory.half(state, ZONE_SYNCED))) {
+    if (form === NAME_FORM && zone.looksUp && this.lookedUp !== LOOKED_UP.UNKNOWN) {
+      this.#denyUntold(zone);
+      return;
+    }
+    const whole = form === NAME_FORM && zone.looksUp ? SYNCED : memory.half(state, ZONE_SYNCED);
+    if (state === 0 || mayExist(form, whole)) {
       reply.rcode = RCODE.SERVFAIL;
       this.#fixedEde = EDE.NOT_READY;
       return;
@@ -308,6 +352,19 @@ export class Responder {
     reply.authoritative = true;
     if (form !== NO_FORM) this.#ede = memory.word(state, ZONE_NEGATIVE_WORD);
     this.#addSoa(zone);
+  }
+
+  /** R33: a name that is not in the table, and that may exist all the same. */
+  #denyUntold(zone: ReaderZone): void {
+    if (this.lookedUp === LOOKED_UP.NOT_YET) {
+      this.#handOver = true;
+    } else if (this.lookedUp === LOOKED_UP.EMPTY) {
+      this.reply.authoritative = true;
+      this.#addSoa(zone);
+    } else {
+      this.reply.rcode = RCODE.SERVFAIL;
+      this.#fixedEde = EDE.NO_REACHABLE_AUTHORITY;
+    }
   }
 
   /** A name of the zone that only the registry's own name server knows: never NXDOMAIN. */

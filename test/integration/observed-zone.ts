@@ -8,7 +8,7 @@ import type { Report } from '../../src/registry/registry.js';
 import { SyncLoop } from '../../src/registry/sync.js';
 import { Resolver } from '../../src/resolver/resolver.js';
 import { COUNTER_WORDS } from '../../src/server/counters.js';
-import { Responder } from '../../src/server/respond.js';
+import { NEEDS_CONTROL, Responder } from '../../src/server/respond.js';
 import { bootClock } from '../../src/system/boot-clock.js';
 import { decodeAnswer, encodeQuery, parseQuestion, recordText } from '../scenario-engine/client.js';
 
@@ -22,6 +22,8 @@ export class ObservedZone {
   /** Everything that the adapter reported. */
   readonly reports: Report[] = [];
   readonly logged: string[] = [];
+  /** Of a registry on demand, with what they brought. */
+  readonly lookUps: string[] = [];
   readonly #resolver: Resolver;
   readonly #responder: Responder;
   readonly #loop: SyncLoop;
@@ -53,6 +55,8 @@ zones:
         log: (_level, event, fields) => this.logged.push(`${event} ${JSON.stringify(fields)}`),
         targets: () => undefined,
         probeNow: () => undefined,
+        lookUp: (_zone, service) => void this.#lookUp(service),
+        know: (_zone, add, drop) => this.#loop.know(add, drop),
       },
       this.#clock.now(),
     );
@@ -71,7 +75,15 @@ zones:
       watchFailed: (reason) => this.logged.push(`watch-failed ${reason}`),
     });
     this.#timer = setInterval(() => this.#resolver.tick(this.#clock.now()), 100);
+    this.#loop.adapter.onDemand?.order(this.#resolver.knownServices()[ZONE] ?? []);
     this.#loop.start(false);
+  }
+
+  async #lookUp(service: string): Promise<void> {
+    await this.#loop.lookUp(service, (found) => {
+      this.lookUps.push(`${service} ${found.kind}`);
+      this.#resolver.lookedUp(ZONE, service, found, this.#clock.now());
+    });
   }
 
   stop(): void {
@@ -83,14 +95,20 @@ zones:
     return this.#resolver.zoneStatus(this.#clock.now())[0]!;
   }
 
-  /** The addresses of a service, sorted; the response code when it is an error. */
+  /** The addresses of a service, sorted; the response code when it is an error; `waits` for a look-up. */
   addresses(service: string): readonly string[] {
     const question = parseQuestion(`${service} A`, ZONE);
     const query = encodeQuery(1, question);
     this.#responder.beginBatch();
     const length = this.#responder.respond(query, query.length, CLIENT, 0, 'tcp', this.#out);
     this.#responder.endBatch();
-    const answer = decodeAnswer(query, question, this.#out.subarray(0, length));
+    let reply: Uint8Array | undefined = length > 0 ? this.#out.subarray(0, length) : undefined;
+    if (length === NEEDS_CONTROL) {
+      const foreign = { query, transport: 'tcp' as const, peer: CLIENT, listen: 0 };
+      this.#resolver.lookUps.answer(foreign, (message) => (reply = message), this.#clock.now());
+    }
+    if (reply === undefined) return ['waits'];
+    const answer = decodeAnswer(query, question, reply);
     if (answer.rcode !== 'NOERROR') return [answer.rcode];
     return answer.answers.map((record) => recordText(record).split(' ').at(-1)!).sort();
   }

@@ -177,6 +177,7 @@ class Play {
       world.note(`clients report ${id}: ${said}`);
       world.report(Array.from({ length: Number(times ?? 1) }, () => one));
     }
+    if (step.flood !== undefined) world.flood(step.flood, named);
     if (step.drain) world.drain(step.drain, step.zone, false);
     if (step.undrain) world.drain(step.undrain, step.zone, true);
     if (step.accept) {
@@ -254,10 +255,13 @@ class Play {
     const now = this.world.now;
     if (step.query) {
       const question = parseQuestion(step.query, zone);
+      const began = this.world.elapsed;
       const answer = this.world.ask(question);
+      if (step.waited !== undefined) same(`wait for ${step.query}`, duration(step.waited), this.world.elapsed - began);
       this.world.note(`${step.query}: ${answer.rcode} ${answer.answers.map(recordText).join(' | ')}`);
       this.#answers.compare(step, question, answer);
     }
+    if (step.lookUps !== undefined) same('look-ups since the start (R33)', step.lookUps, this.world.lookUps);
     if (step.status) {
       const status = this.world.resolver.zoneStatus(now).find((one) => one.name === zone);
       subset(`status of ${zone}`, step.status, status);

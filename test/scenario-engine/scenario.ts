@@ -101,7 +101,13 @@ const step = z.strictObject({
   undrain: z.string().optional(),
   released: z.number().optional(),
 
+  /** So many names that nobody has heard of are asked at once. */
+  flood: z.number().int().optional(),
   query: z.string().optional(),
+  /** How long the answer to `query` took. */
+  waited: durationText.optional(),
+  /** R33: look-ups that were begun since the start. */
+  lookUps: z.number().int().optional(),
   watch: z.string().optional(),
   until: momentText.optional(),
   maxChanges: z.number().int().optional(),

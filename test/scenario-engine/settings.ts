@@ -4,6 +4,7 @@ import type {
   Config,
   GuardConfig,
   LimitsConfig,
+  OnDemandConfig,
   RegistryConfig,
   ServiceSettings,
   ZoneConfig,
@@ -37,6 +38,17 @@ const LIMITS: LimitsConfig = {
   maxBody: 64 * 1024 * 1024,
 };
 
+/** The word of a registry that is asked for one service after the other (R33). */
+const ON_DEMAND = 'on-demand';
+const CONSUL_ON_DEMAND: RegistryConfig = {
+  type: 'consul',
+  addresses: ['http://127.0.0.1:8500'],
+  stale: true,
+  maxLag: 10_000,
+  kvPrefix: 'holdfast/svc.test',
+  mirror: 'asked',
+};
+
 /** Turns `10s` into 10000 wherever it stands. */
 function inMs(value: unknown): unknown {
   if (isDuration(value)) return duration(value);
@@ -46,20 +58,24 @@ function inMs(value: unknown): unknown {
 }
 
 function zone(name: string, said: Readonly<Record<string, unknown>>): ZoneConfig {
-  const over = inMs(said) as Partial<Omit<ZoneConfig, 'services' | 'check' | 'guard' | 'limits' | 'registries'>> & {
+  const over = inMs(said) as Partial<
+    Omit<ZoneConfig, 'services' | 'check' | 'guard' | 'limits' | 'registries' | 'onDemand'>
+  > & {
     check?: Partial<CheckConfig>;
     guard?: Partial<GuardConfig>;
     limits?: Partial<LimitsConfig>;
+    onDemand?: Partial<OnDemandConfig>;
     services?: Record<string, ServiceSettings>;
     registries?: readonly (string | RegistryConfig)[];
   };
-  const { check, guard, limits, services, registries = ['services'], ...rest } = over;
+  const { check, guard, limits, services, onDemand, registries = ['services'], ...rest } = over;
   return {
     name,
     naming: 'rfc2782',
     datacenters: ['dc1'],
     agentDns: [],
     registries: registries.map((one) => {
+      if (one === ON_DEMAND) return CONSUL_ON_DEMAND;
       return typeof one === 'string' ? { type: 'file', path: registryPath(one) } : one;
     }),
     merge: 'first',
@@ -76,6 +92,7 @@ function zone(name: string, said: Readonly<Record<string, unknown>>): ZoneConfig
     idleInterval: 60_000,
     forget: 604_800_000,
     ...rest,
+    onDemand: { lookUps: 10, unknownTtl: 5_000, maxUnknown: 10_000, ...onDemand },
     check: { ...CHECK, ...check },
     guard: { ...GUARD, ...guard },
     limits: { ...LIMITS, ...limits },

@@ -1,12 +1,14 @@
 /** Everything around the resolver under a fake clock: its registries, its prober, its clients, and time itself. */
 import type { ClientReport } from '../../src/admin/documents.js';
+import { isOnDemand } from '../../src/config/on-demand.js';
 import type { Config } from '../../src/config/types.js';
 import { registryIdentity } from '../../src/registry/identity.js';
+import type { LookUp } from '../../src/registry/look-up.js';
 import type { ListedNode, Listing, ReleaseMark, Report } from '../../src/registry/registry.js';
 import type { HostResult } from '../../src/resolver/host-table.js';
 import { Resolver } from '../../src/resolver/resolver.js';
 import { COUNTER_WORDS } from '../../src/server/counters.js';
-import { Responder } from '../../src/server/respond.js';
+import { type Peer, Responder } from '../../src/server/respond.js';
 import type { BootMs, Instant, Ms } from '../../src/system/clock.js';
 import { type Answer, decodeAnswer, encodeQuery, type Question } from './client.js';
 import { spoken } from './duration.js';
@@ -36,6 +38,8 @@ interface ScriptedRegistry {
   rejected: { where: string; reason: string }[];
   releases: ReleaseMark[];
   nodes: readonly ListedNode[] | undefined;
+  /** R33: it is asked for one service after the other: which it has been asked for. Undefined: it lists all. */
+  readonly known: Set<string> | undefined;
   /** Infinity before it has said anything. */
   nextPoll: BootMs;
   readonly interval: Ms;
@@ -66,6 +70,10 @@ export class World {
 
   /** What host names are found to be. */
   readonly hosts = new Map<string, string | readonly string[]>();
+  /** R33: look-ups that were begun. */
+  lookUps = 0;
+  readonly #sought: { readonly zone: string; readonly service: string; readonly at: BootMs }[] = [];
+  #advancing = false;
   readonly #lookups: { readonly host: string; readonly at: BootMs }[] = [];
   /**
    * As in the daemon: a restarted resolver leaves for later what its first answers do not need, and a list is taken in
@@ -100,7 +108,15 @@ export class World {
 
   /** Lets time pass, with everything that happens by itself meanwhile. */
   advance(to: Ms): void {
-    const end = BOOT_AT_START + to;
+    this.#advancing = true;
+    try {
+      this.#advance(BOOT_AT_START + to);
+    } finally {
+      this.#advancing = false;
+    }
+  }
+
+  #advance(end: BootMs): void {
     for (;;) {
       const wake = this.#resolver.nextWake(this.now);
       this.#boot = Math.max(this.#boot, Math.min(end, wake, this.#nextEvent()));
@@ -126,7 +142,8 @@ export class World {
   /** Registries that are new say nothing until a step makes them. */
   #script(): void {
     for (const { name, registries, softTtl } of this.#config.zones) {
-      for (const identity of registries.map(registryIdentity)) {
+      for (const one of registries) {
+        const identity = registryIdentity(one);
         const key = `${name} ${identity}`;
         if (this.#registries.has(key)) continue;
         this.#registries.set(key, {
@@ -140,6 +157,7 @@ export class World {
           rejected: [],
           releases: [],
           nodes: undefined,
+          known: isOnDemand(one) ? new Set(this.#resolver.knownServices()[name]) : undefined,
           nextPoll: Number.POSITIVE_INFINITY,
           interval: softTtl / 2,
         });
@@ -158,7 +176,7 @@ export class World {
       kind: 'list',
       at: this.#boot,
       epoch: registry.epoch,
-      services: [...registry.services.values()],
+      services: [...registry.services.values()].filter(({ name }) => registry.known?.has(name) !== false),
       ...(registry.nodes === undefined ? {} : { nodes: registry.nodes }),
       releases: registry.releases,
       rejected: registry.rejected,
@@ -171,8 +189,9 @@ export class World {
     registry.heard = 'heard';
     for (const listing of services) registry.services.set(listing.name, listing);
     for (const name of gone) registry.services.delete(name);
-    const { epoch, releases, rejected } = registry;
-    this.#report(registry, { kind: 'change', at: this.#boot, epoch, services, gone, releases, rejected });
+    const { epoch, releases, rejected, known } = registry;
+    const told = services.filter(({ name }) => known?.has(name) !== false);
+    this.#report(registry, { kind: 'change', at: this.#boot, epoch, services: told, gone, releases, rejected });
   }
 
   /** What the registry does from now on when it is asked, and does now. */
@@ -206,6 +225,10 @@ export class World {
       for (const [zone, data] of saved) {
         this.#resolver.restoreZone(zone, JSON.parse(data), snapshot === 'trusted', this.now, this.deferring);
       }
+    }
+    for (const { zone, known } of this.#registries.values()) {
+      known?.clear();
+      for (const service of this.#resolver.knownServices()[zone] ?? []) known?.add(service);
     }
     this.#pollSoon();
     this.#settle();
@@ -266,8 +289,45 @@ export class World {
     this.#responder.beginBatch();
     const length = this.#responder.respond(query, query.length, peer, 0, question.tcp ? 'tcp' : 'udp', out);
     this.#responder.endBatch();
-    if (length <= 0) throw new Error(length === 0 ? 'no reply' : 'the control thread has to answer');
-    return out.subarray(0, length);
+    if (length === 0) throw new Error('no reply');
+    return length > 0 ? out.subarray(0, length) : this.#askControl(query, question, peer);
+  }
+
+  /** Lets time pass until the control thread has answered. */
+  #askControl(query: Uint8Array, question: Question, peer: Peer): Uint8Array {
+    if (this.#advancing) throw new Error('a name that is looked up cannot be watched');
+    let reply: Uint8Array | undefined;
+    this.handOver(query, question, peer, (message) => {
+      reply = message;
+    });
+    const began = this.elapsed;
+    while (reply === undefined && this.elapsed < began + 10_000) this.advance(this.elapsed + 1);
+    if (reply === undefined) throw new Error('no reply of the control thread');
+    return reply;
+  }
+
+  /** As an answer thread does with what it cannot answer. */
+  handOver(query: Uint8Array, { tcp }: Question, peer: Peer, reply: (message: Uint8Array | undefined) => void): void {
+    const transport = tcp ? 'tcp' : 'udp';
+    const taken = this.#resolver.lookUps.answer({ query, transport, peer, listen: 0 }, reply, this.now);
+    if (!taken) throw new Error('the control thread has to answer, and it is no name to be looked up');
+  }
+
+  /** So many names that nobody has heard of are asked at once, and nobody waits for the replies. */
+  flood(count: number, zone: string): void {
+    const peer = { family: 4 as const, bytes: Uint8Array.of(127, 0, 0, 1), offset: 0 };
+    for (let i = 0; i < count; i++) {
+      const question: Question = {
+        name: `r${i}.${zone}`,
+        type: 'A',
+        bufsize: 1232,
+        tcp: false,
+        client: '127.0.0.1',
+        rd: false,
+      };
+      this.handOver(encodeQuery(i & 0xffff, question), question, peer, () => undefined);
+    }
+    this.#settle();
   }
 
   /** The prober's targets as told by events are those that the resolver has. */
@@ -288,6 +348,16 @@ export class World {
         resolve: (hosts) => {
           for (const host of hosts) this.#lookups.push({ host, at: this.#boot + LOOKUP_MS });
         },
+        lookUp: (zone, service) => {
+          this.lookUps++;
+          this.note(`look-up of ${service}`);
+          this.#sought.push({ zone, service, at: this.#boot + LOOKUP_MS });
+        },
+        know: (zone, add, drop) => {
+          const { known } = this.registry(zone);
+          for (const name of add) known?.add(name);
+          for (const name of drop) known?.delete(name);
+        },
       },
       this.now,
     );
@@ -299,7 +369,8 @@ export class World {
   }
 
   #nextEvent(): BootMs {
-    let next = Math.min(this.prober.nextDue(), this.#lookups[0]?.at ?? Number.POSITIVE_INFINITY);
+    const lookUps = [this.#lookups[0]?.at, this.#sought[0]?.at].map((at) => at ?? Number.POSITIVE_INFINITY);
+    let next = Math.min(this.prober.nextDue(), ...lookUps);
     for (const registry of this.#registries.values()) next = Math.min(next, registry.nextPoll);
     return next;
   }
@@ -315,9 +386,28 @@ export class World {
       this.#found(this.#lookups.shift()!.host);
       happened = true;
     }
+    while (this.#sought[0] !== undefined && this.#sought[0].at <= this.#boot) {
+      const { zone, service } = this.#sought.shift()!;
+      this.#lookUp(zone, service);
+      happened = true;
+    }
     const results = this.prober.due(this.#boot);
     if (results.length > 0) this.#resolver.results(results, this.now);
     return this.#settle() || results.length > 0 || happened;
+  }
+
+  /** A silent registry never answers. */
+  #lookUp(zone: string, service: string): void {
+    const registry = this.registry(zone);
+    const { heard, reason, services, known, removalsBelievable } = registry;
+    if (heard === 'silent') return;
+    const listing = [...services.values()].find(({ name }) => name.toLowerCase() === service.toLowerCase());
+    const absent: LookUp = removalsBelievable ? { kind: 'unknown' } : { kind: 'failed', reason: 'not all is seen' };
+    const found: LookUp =
+      heard !== 'heard' ? { kind: 'failed', reason } : listing === undefined ? absent : { kind: 'found', listing };
+    if (found.kind === 'found') known?.add(found.listing.name);
+    this.#resolver.lookedUp(zone, service, found, this.now);
+    this.#settle();
   }
 
   #found(host: string): void {

@@ -102,6 +102,42 @@ export const ZONE_METRICS: readonly Declaration[] = [
     'Host names of endpoints whose last look-up brought nothing (R28).',
     (zone) => zone.hosts.length,
   ),
+  {
+    name: 'holdfast_lookups_total',
+    help: 'On demand: look-ups of services that were not known, by what they brought.',
+    kind: 'counter',
+    labels: ['zone', 'view', 'result'],
+    read: ({ status }) =>
+      status.zones.flatMap(({ name, view, onDemand }) =>
+        Object.entries(onDemand?.lookUps ?? {}).map(([result, value]) => {
+          return { labels: { ...zoneLabels(name, view), result }, value };
+        }),
+      ),
+  },
+  {
+    name: 'holdfast_lookup_questions_total',
+    help: 'On demand: questions for services that were not known and not looked up: answered by what was remembered, or refused (too many, or an outage).',
+    kind: 'counter',
+    labels: ['zone', 'view', 'fate'],
+    read: ({ status }) =>
+      status.zones.flatMap(({ name, view, onDemand }) =>
+        onDemand === undefined
+          ? []
+          : (['remembered', 'refused'] as const).map((fate) => {
+              return { labels: { ...zoneLabels(name, view), fate }, value: onDemand[fate] };
+            }),
+      ),
+  },
+  zoneGauge(
+    'holdfast_lookup_waiting',
+    'On demand: questions that wait for a look-up.',
+    (zone) => zone.onDemand?.waiting,
+  ),
+  zoneGauge(
+    'holdfast_unknown_services',
+    'On demand: services that are remembered as not known to the registry.',
+    (zone) => zone.onDemand?.unknown,
+  ),
   registryGauge('holdfast_registry_heard', '1 while this registry of the zone answers and is believable.', (registry) =>
     flag(registry.heard),
   ),

@@ -8,12 +8,16 @@ const NODE = 1;
 const ADDR = 2;
 const KINDS = ['service', 'node', 'addr', 'connect', 'virtual', 'ingress', 'query'] as const;
 
-/** `FOREIGN_FORM` unless it is one of ours: the agent may know more forms, and more datacenters. */
+/**
+ * `FOREIGN_FORM` unless it is one of ours: the agent may know more forms, and more datacenters. With `looksUp` it knows
+ * more nodes, too: those without a service that was asked for.
+ */
 export function consulForm(
   bytes: Uint8Array,
   labels: Uint16Array,
   count: number,
   datacenters: readonly string[],
+  looksUp: boolean,
 ): Form {
   let at = count - 1;
   let kind = -1;
@@ -24,7 +28,7 @@ export function consulForm(
   if (kind < 0) return shorthand(bytes, labels, count, datacenters);
   if (at === 0 || !ofDatacenter(bytes, labels, count - 1 - at, count - 1, datacenters)) return FOREIGN_FORM;
   if (kind === ADDR) return at === 1 && isHexAddress(bytes, labels[0]!) ? TARGET_FORM : NO_FORM;
-  if (kind !== SERVICE && kind !== NODE) return FOREIGN_FORM;
+  if (kind !== SERVICE && (kind !== NODE || looksUp)) return FOREIGN_FORM;
   return areWords(bytes, labels, at) ? NAME_FORM : FOREIGN_FORM;
 }
 

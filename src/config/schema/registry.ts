@@ -118,7 +118,11 @@ export const registryOptions = {
       'Release marks (R9) are the keys below this and `/.release/`.',
       { defaultText: '`holdfast/` and the name of the zone' },
     ),
-    mirror: choice(['all'], 'Which services are followed.', { default: 'all' }),
+    mirror: choice(
+      ['all', 'asked'],
+      'Which services are followed: `all`, or on demand those that are `asked` for (R33), see [registries](registries.md#consul-on-demand). On demand it is the only registry of its zone.',
+      { default: 'all' },
+    ),
     ...tlsOptions,
   },
   dns: {

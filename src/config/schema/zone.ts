@@ -27,6 +27,21 @@ const limitOptions = {
   maxBody: size('Of one answer of the registry, or of one file.', { default: '64MiB' }),
 };
 
+const demandOptions = {
+  lookUps: integer(
+    1,
+    15,
+    'Look-ups a second at most; twice as many may begin at once. What is asked beyond that is SERVFAIL.',
+    { default: 10 },
+  ),
+  unknownTtl: duration("How long the registry's word that there is no such service holds.", {
+    default: '5s',
+    min: '1s',
+    max: '5m',
+  }),
+  maxUnknown: integer(1, 1_000_000, 'So many of those words are kept.', { default: 10_000 }),
+};
+
 const serviceOptions = {
   check: overlay(checkOptions, 'How the endpoints of the service are probed, where it differs from the zone.'),
   order: choice(['weighted', 'stable'], 'As in the zone.', {}),
@@ -131,9 +146,12 @@ export const zoneOptions = {
   }),
   idleInterval: duration('All others are probed so often (R17).', { default: '60s', min: '1s' }),
   forget: duration(
-    'On demand: a name not asked for so long leaves, while its registry is heard (R33). Without effect in this version.',
+    'With a registry on demand (`mirror: asked`): a service not asked for so long leaves, while the registry is heard (R33). One with `check.pinned`, or with its name in `services`, stays.',
     { default: '7d', min: '1m' },
   ),
+  onDemand: section(demandOptions, 'With a registry on demand (`mirror: asked`): how services are looked up (R33).', {
+    default: {},
+  }),
   services: map(
     overlay(serviceOptions, 'Settings of some services.'),
     (key) => (key === '' || key.length > 255 ? 'expected the name of a service, or a glob such as "db-*"' : undefined),

@@ -1,0 +1,137 @@
+/** Reads of services that are known on demand: one answer of Consul's about one of them, and whether it may be believed. */
+import type { Ms } from '../system/clock.js';
+import type { AskedPart, TableIndexes } from './consul-asked-service.js';
+import type { ConsulClient, ConsulQuery, ConsulReply } from './consul-client.js';
+import { isFailure } from './http-failure.js';
+import type { RequestGate } from './request-gate.js';
+import type { Failure } from './sync.js';
+
+/** No node and no check has these: the answer is nothing but the index. */
+const NO_NODE = { 'node-meta': 'holdfast-liveness:read' };
+const NO_STATE = 'health/state/none';
+/** A server that is not the leader has taken in by then what the leader had. */
+const SETTLED_MS: Ms = 2_000;
+
+export interface AskedReadsOptions {
+  readonly client: ConsulClient;
+  readonly stale: boolean;
+  readonly maxLag: Ms;
+}
+
+/** How one read is made. */
+export interface Reading {
+  readonly origin: string;
+  readonly gate: RequestGate;
+  readonly signal: AbortSignal;
+  readonly deadline: Ms;
+  /** Answered when the index moves, or after so long. */
+  readonly wait?: Ms;
+}
+
+/** `wentBack`: what is there now is older than what is known. */
+export type ReadFailure = Failure & { readonly wentBack?: true };
+
+export class AskedReads {
+  readonly #options: AskedReadsOptions;
+  /** Of the last look at each datacenter, and since when they are these. */
+  readonly #indexes = new Map<string | undefined, TableIndexes & { readonly since: number }>();
+  /** Why answers are not the leader's word. */
+  doubt: string | undefined;
+  /** A datacenter was further than it is now: what was known says nothing of it. Until everything was read anew. */
+  wentBack = false;
+
+  constructor(options: AskedReadsOptions) {
+    this.#options = options;
+  }
+
+  indexes(dc: string | undefined): TableIndexes | undefined {
+    return this.#indexes.get(dc);
+  }
+
+  /** Nothing that was in the registry when it was last looked at is newer than what is known of it. */
+  isAsOfNow({ dc, asOf }: AskedPart): boolean {
+    const now = this.#indexes.get(dc);
+    return now !== undefined && asOf !== undefined && asOf.catalog >= now.catalog && asOf.checks >= now.checks;
+  }
+
+  /** Looks how far a datacenter is. `lower`: it was further before. */
+  async look(dc: string | undefined, reading: Reading): Promise<'lower' | 'read' | Failure> {
+    const [catalog, checks] = await Promise.all([
+      this.#get('catalog/services', { dc, more: NO_NODE }, reading),
+      this.#get(NO_STATE, { dc }, reading),
+    ]);
+    if (isFailure(catalog)) return catalog;
+    if (isFailure(checks)) return checks;
+    const now = { catalog: catalog.index!, checks: checks.index! };
+    const before = this.#indexes.get(dc);
+    const same = before !== undefined && before.catalog === now.catalog && before.checks === now.checks;
+    if (!same) this.#indexes.set(dc, { ...now, since: performance.now() });
+    const lower = before !== undefined && (now.catalog < before.catalog || now.checks < before.checks);
+    if (lower) this.wentBack = true;
+    return lower ? 'lower' : 'read';
+  }
+
+  /** Reads a service anew, or waits for news of it. What could not be read stands. */
+  async read(part: AskedPart, reading: Reading): Promise<ReadFailure | undefined> {
+    const { wait, signal } = reading;
+    const { dc, index } = part;
+    const indexes = this.#indexes.get(dc);
+    const began = performance.now();
+    const settled = !this.#options.stale || (indexes !== undefined && began - indexes.since >= SETTLED_MS);
+    const path = `health/service/${encodeURIComponent(part.service.asked)}`;
+    const watches = wait !== undefined && index !== undefined;
+    let reply = await this.#get(path, { dc, ...(watches ? { index, wait } : {}) }, reading);
+    // Another server may be behind; the leader tells.
+    if (isOlder(reply, index) && this.#options.stale) reply = await this.#get(path, { dc }, reading, false);
+    if (signal.aborted) return undefined;
+    let failure: ReadFailure | undefined;
+    if (isFailure(reply)) failure = reply;
+    else if (isOlder(reply, index)) {
+      const reason = `the index went back from ${index} to ${reply.index}`;
+      failure = { kind: 'unbelievable', reason, wentBack: true };
+    } else if (isOlder(reply, part.index)) {
+      // It has been read meanwhile, from a server that was further.
+      return undefined;
+    } else if (!part.take(reply, settled ? indexes : undefined)) {
+      failure = { kind: 'unbelievable', reason: 'the answer is not that of Consul' };
+    }
+    if (failure === undefined) part.checkedAt = watches ? performance.now() : began;
+    else part.fault = failure.reason;
+    return failure && { ...failure, reason: `${path}: ${failure.reason}` };
+  }
+
+  /** From the leader where another server cannot be believed; with a doubt, as if part of it were hidden, where that has no word. */
+  async #get(
+    path: string,
+    query: ConsulQuery,
+    reading: Reading,
+    stale = this.#options.stale,
+  ): Promise<ConsulReply | Failure> {
+    const { client } = this.#options;
+    const { origin, gate, signal, deadline } = reading;
+    const ask = (anyServer: boolean, more: ConsulQuery): Promise<ConsulReply | Failure> =>
+      gate.run(() => client.get(origin, path, { ...more, stale: anyServer }, signal, deadline));
+    const reply = await ask(stale, query);
+    if (isFailure(reply)) return reply;
+    if (reply.index === undefined) return { kind: 'unbelievable', reason: 'no X-Consul-Index: this is not Consul' };
+    const lag = stale ? this.#lag(reply) : undefined;
+    if (lag === undefined) return reply;
+    const { index: _index, wait: _wait, ...plain } = query;
+    const leader = await ask(false, plain);
+    if (!isFailure(leader) && leader.index !== undefined) return leader;
+    this.doubt = lag;
+    return { ...reply, filtered: true };
+  }
+
+  /** Why a server's word is not that of its leader. */
+  #lag({ knownLeader, lastContact }: ConsulReply): string | undefined {
+    if (!knownLeader) return 'the servers of Consul have no leader';
+    if (lastContact <= this.#options.maxLag) return undefined;
+    return `the server that answers has not heard of its leader for more than ${this.#options.maxLag / 1000} s`;
+  }
+}
+
+/** The registry was further when the index was seen. */
+function isOlder(reply: ConsulReply | Failure, index: bigint | undefined): boolean {
+  return !isFailure(reply) && index !== undefined && reply.index! < index;
+}

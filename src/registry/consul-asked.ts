@@ -1,0 +1,350 @@
+/**
+ * Consul on demand (R33): only services that were asked for are known, and each is read and watched by itself. How far
+ * the catalog and the checks are as a whole is told by two reads without anything in them, as for a mirror.
+ */
+import { setMaxListeners } from 'node:events';
+import type { ConsulRegistryConfig } from '../config/types.js';
+import type { Ms } from '../system/clock.js';
+import type { ConsulRegistryOptions } from './consul.js';
+import { AskedReads, type Reading } from './consul-asked-reads.js';
+import { type AskedPart, AskedService } from './consul-asked-service.js';
+import { AskedWatches } from './consul-asked-watches.js';
+import { ConsulClient } from './consul-client.js';
+import { readTrustDomain } from './consul-epoch.js';
+import { ConsulMarks } from './consul-marks.js';
+import { sleep } from './consul-watch.js';
+import { HttpClient } from './http-client.js';
+import { registryIdentity } from './identity.js';
+import type { LookUp, OnDemand } from './look-up.js';
+import { Notes } from './notes.js';
+import type { Listing, Rejected } from './registry.js';
+import { RequestGate } from './request-gate.js';
+import { AddressPolicy } from './rows.js';
+import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './sync.js';
+
+/** Within any second no more than 50 begin, and no more than 50 are under way, look-ups included: they never wait for reads. */
+const READ_LIMITS = { inFlight: 41, burst: 5, gap: 40 };
+const LOOK_UP_LIMITS = { inFlight: 9, burst: 5, gap: 66 };
+const LIVENESS_MS: Ms = 5_000;
+const MAX_INTERVAL_MS: Ms = 60_000;
+const READ_MS: Ms = 5_000;
+/** Of one look-up: of the only agent, or of each of several. */
+const LOOK_UP_MS: Ms = 5_000;
+const LOOK_UP_OF_MANY_MS: Ms = 1_000;
+const POLL_MS: Ms = 900_000;
+const RETRY_MS: Ms = 30_000;
+const READERS = 24;
+const MOST_FAILED = 3;
+
+export class AskedConsul implements Adapter, Follower, OnDemand {
+  readonly identity: string;
+  readonly interval: Ms;
+  readonly deadline = POLL_MS;
+  readonly presenceDeadline: Ms;
+  readonly backoff = { base: 500, cap: 60_000 };
+  readonly firstSpread: Ms = 10_000;
+  readonly recoverySpread: Ms = 60_000;
+  readonly lineage = true;
+  readonly severalWatches = true;
+  readonly follower = this;
+  readonly onDemand = this;
+  readonly #config: ConsulRegistryConfig;
+  readonly #http: HttpClient;
+  readonly #client: ConsulClient;
+  readonly #gate = new RequestGate(READ_LIMITS);
+  readonly #lookUps = new RequestGate(LOOK_UP_LIMITS);
+  readonly #reads: AskedReads;
+  readonly #marks: ConsulMarks;
+  readonly #policy: AddressPolicy;
+  readonly #datacenters: readonly (string | undefined)[];
+  /** By the name in lower case: Consul itself makes no difference. */
+  readonly #known = new Map<string, AskedService>();
+  /** Names under which services were reported. */
+  readonly #told = new Map<AskedService, string>();
+  /** Why other datacenters than the first cannot be heard. */
+  readonly #unheard = new Map<string | undefined, string>();
+  #watches: AskedWatches | undefined;
+  #first = 0;
+  #origin: string;
+  #epoch = 'consul';
+  #lowestRank = 0;
+
+  constructor(
+    config: ConsulRegistryConfig,
+    { softTtl, limits, allowAddresses, datacenters = [] }: ConsulRegistryOptions,
+  ) {
+    this.identity = registryIdentity(config);
+    this.interval = Math.min(MAX_INTERVAL_MS, softTtl / 2);
+    this.presenceDeadline = Math.min(LIVENESS_MS, this.interval);
+    this.#config = config;
+    this.#policy = new AddressPolicy(allowAddresses, false);
+    this.#http = new HttpClient(config, READ_LIMITS.inFlight + LOOK_UP_LIMITS.inFlight);
+    this.#client = new ConsulClient(config, this.#http, limits.maxBody);
+    this.#reads = new AskedReads({ client: this.#client, stale: config.stale, maxLag: config.maxLag });
+    this.#marks = new ConsulMarks(this.#client, this.#gate, config.kvPrefix);
+    this.#datacenters = datacenters.length > 0 ? datacenters : [config.datacenter];
+    this.#origin = config.addresses[0]!;
+  }
+
+  close(): void {
+    this.#http.close();
+  }
+
+  know(add: readonly string[], drop: readonly string[]): void {
+    for (const name of drop) {
+      const service = this.#known.get(name.toLowerCase());
+      if (service === undefined) continue;
+      this.#known.delete(name.toLowerCase());
+      this.#told.delete(service);
+    }
+    for (const name of add) this.#put(name, this.#known.size);
+    this.#watches?.retune();
+  }
+
+  order(services: readonly string[]): void {
+    for (const [rank, name] of services.entries()) this.#put(name, rank);
+    this.#lowestRank = 0;
+    this.#watches?.retune();
+  }
+
+  #put(name: string, rank: number): void {
+    const known = this.#known.get(name.toLowerCase());
+    if (known === undefined) this.#known.set(name.toLowerCase(), new AskedService(name, this.#datacenters, rank));
+    else known.rank = rank;
+  }
+
+  async lookUp(name: string, signal: AbortSignal): Promise<LookUp> {
+    const service = new AskedService(name, this.#datacenters, --this.#lowestRank);
+    const failures = await Promise.all(service.parts.map((part) => this.#lookUpPart(part, signal)));
+    const listing = service.listing(this.#policy);
+    if (listing !== undefined) {
+      const known = this.#known.get(name.toLowerCase());
+      if (known === undefined) {
+        this.#known.set(name.toLowerCase(), service);
+        this.#told.set(service, listing.name);
+        // What is amiss with it goes with the first change that is delivered.
+        if (service.notes.length === 0) service.isNews(listing);
+      } else for (const part of known.parts) part.checkedAt = Number.NEGATIVE_INFINITY;
+      this.#watches?.retune();
+      return { kind: 'found', listing };
+    }
+    const failure = failures.find((one) => one !== undefined);
+    if (failure !== undefined) return { kind: 'failed', reason: failure.reason };
+    if (service.parts.some(({ filtered }) => filtered)) {
+      return { kind: 'failed', reason: `the token may not see ${name}, or the answer is not the leader's word (R6)` };
+    }
+    return { kind: 'unknown' };
+  }
+
+  /** Of the agents in turn, the last that answered first. */
+  async #lookUpPart(part: AskedPart, signal: AbortSignal): Promise<Failure | undefined> {
+    const { addresses } = this.#config;
+    const deadline = addresses.length === 1 ? LOOK_UP_MS : LOOK_UP_OF_MANY_MS;
+    let failure: Failure | undefined;
+    for (let turn = 0; turn < addresses.length && !signal.aborted; turn++) {
+      const origin = addresses[(this.#first + turn) % addresses.length]!;
+      failure = await this.#reads.read(part, { origin, gate: this.#lookUps, signal, deadline });
+      if (failure === undefined) return undefined;
+    }
+    return failure ?? { kind: 'unreachable', reason: 'no answer in time' };
+  }
+
+  async poll(context: PollContext): Promise<Observation | Failure> {
+    const { signal } = within(context.signal);
+    const { addresses } = this.#config;
+    const failures: (Failure | undefined)[] = addresses.map(() => undefined);
+    for (let turn = 0; turn < addresses.length && !signal.aborted; turn++) {
+      const index = (this.#first + turn) % addresses.length;
+      const failure = await this.#refresh(addresses[index]!, signal);
+      if (failure === undefined) {
+        this.#first = index;
+        return this.#list();
+      }
+      failures[index] = failure;
+    }
+    this.#first = (this.#first + 1) % addresses.length;
+    return this.#together(failures);
+  }
+
+  /** Looks how far the registry is, and reads what is known unless it is known as of now: most recently asked first. */
+  async #refresh(origin: string, signal: AbortSignal): Promise<Failure | undefined> {
+    const reading = { origin, gate: this.#gate, signal, deadline: READ_MS };
+    this.#reads.doubt = undefined;
+    const [first, ...others] = this.#datacenters;
+    const looked = await this.#reads.look(first, reading);
+    if (typeof looked !== 'string') return looked;
+    this.#unheard.clear();
+    await Promise.all(
+      others.map(async (dc) => {
+        const other = await this.#reads.look(dc, reading);
+        if (typeof other !== 'string') this.#unheard.set(dc, other.reason);
+      }),
+    );
+    this.#origin = origin;
+    const { stale } = this.#config;
+    const [epoch] = await Promise.all([
+      readTrustDomain(this.#client, this.#gate, origin, stale, signal),
+      this.#marks.refresh(origin, stale, signal),
+    ]);
+    if (epoch !== undefined) this.#epoch = epoch;
+    const parts = this.#parts().sort((a, b) => a.service.rank - b.service.rank);
+    const unread = parts.filter((part) => this.#reads.wentBack || !this.#reads.isAsOfNow(part));
+    // Whatever their indexes are now: whether the lineage is another one, the list as a whole tells.
+    for (const part of unread) part.index = undefined;
+    const failure = await this.#readAll(unread, reading);
+    if (failure === undefined) this.#reads.wentBack = false;
+    return failure;
+  }
+
+  /** A failure when more than a few cannot be read. */
+  async #readAll(parts: readonly AskedPart[], reading: Reading): Promise<Failure | undefined> {
+    const queue = parts.values();
+    const failures: Failure[] = [];
+    const reader = async (): Promise<void> => {
+      for (const part of queue) {
+        if (reading.signal.aborted || failures.length >= MOST_FAILED) return;
+        const failure = await this.#reads.read(part, reading);
+        if (failure !== undefined) failures.push(failure);
+      }
+    };
+    await Promise.all(Array.from({ length: Math.min(READERS, parts.length) }, reader));
+    return failures.length >= MOST_FAILED ? failures[0] : undefined;
+  }
+
+  async follow(signal: AbortSignal, deliver: (delivery: Delivery) => void): Promise<string> {
+    // Nothing would be believed for removals: until it is mended there are lists alone.
+    if (this.#reads.doubt !== undefined) return this.#reads.doubt;
+    const whole = within(signal);
+    const origin = this.#origin;
+    const watches = new AskedWatches(
+      {
+        reads: this.#reads,
+        reading: { origin, gate: this.#gate },
+        interval: this.interval,
+        parts: () => this.#parts(),
+        news: ({ service }) => {
+          const change = whole.signal.aborted ? undefined : this.#change(service);
+          if (change !== undefined) deliver(change);
+        },
+      },
+      whole.signal,
+    );
+    this.#watches = watches;
+    const ends = [watches.run()];
+    const [unheard] = this.#unheard.values();
+    if (unheard !== undefined) ends.push(sleep(RETRY_MS, whole.signal).then(() => unheard));
+    void this.#marks.follow(origin, this.#config.stale, whole.signal, () => deliver(this.#changed([], [])));
+    const reason = await Promise.race(ends);
+    this.#watches = undefined;
+    whole.abort();
+    return `${origin}: ${reason}`;
+  }
+
+  /** Confirms when each service was read in time, or nothing in the registry is newer than what was read. */
+  async present(signal: AbortSignal): Promise<Presence> {
+    const reading = { origin: this.#origin, gate: this.#gate, signal, deadline: this.presenceDeadline };
+    const heard = this.#datacenters.filter((dc) => !this.#unheard.has(dc));
+    const looked = await Promise.all(heard.map((dc) => this.#reads.look(dc, reading)));
+    const failure = looked.find((one) => typeof one !== 'string');
+    if (failure !== undefined) return { ...failure, reason: `${this.#origin}: ${failure.reason}` };
+    if (looked.includes('lower') || this.#reads.doubt !== undefined) return { kind: 'lost' };
+    const latest = performance.now() - this.interval * 1.5;
+    const late = this.#parts().some((part) => {
+      return part.fault === undefined && part.checkedAt < latest && !this.#reads.isAsOfNow(part);
+    });
+    return { kind: late ? 'later' : 'same' };
+  }
+
+  /** Of datacenters that are heard. */
+  #parts(): AskedPart[] {
+    return [...this.#known.values()].flatMap(({ parts }) => parts.filter(({ dc }) => !this.#unheard.has(dc)));
+  }
+
+  #list(): Observation {
+    this.#told.clear();
+    const services: Listing[] = [];
+    for (const service of this.#known.values()) {
+      const listing = service.listing(this.#policy);
+      service.isNews(listing);
+      if (listing === undefined) continue;
+      this.#told.set(service, listing.name);
+      services.push(listing);
+    }
+    const revision = this.#datacenters.map((dc) => {
+      const { catalog = 0n, checks = 0n } = this.#reads.indexes(dc) ?? {};
+      return `${catalog}.${checks}`;
+    });
+    return {
+      kind: 'list',
+      epoch: this.#epoch,
+      revision: revision.join('.'),
+      services,
+      releases: this.#marks.releases,
+      rejected: this.#rejected(),
+      removalsBelievable: this.#partial() === undefined,
+    };
+  }
+
+  /** What changed of a service since it was last told; undefined when nothing did. */
+  #change(service: AskedService): Delivery | undefined {
+    // What has not been read everywhere is not known to be gone.
+    if (this.#known.get(service.asked.toLowerCase()) !== service || service.parts.some(({ read }) => !read))
+      return undefined;
+    const listing = service.listing(this.#policy);
+    if (!service.isNews(listing)) return undefined;
+    const told = this.#told.get(service);
+    if (listing === undefined) this.#told.delete(service);
+    else this.#told.set(service, listing.name);
+    const gone = told === undefined || told === listing?.name ? [] : [told];
+    return this.#changed(listing === undefined ? [] : [listing], gone);
+  }
+
+  #changed(services: readonly Listing[], gone: readonly string[]): Extract<Delivery, { kind: 'change' }> {
+    const rejected = this.#rejected();
+    return { kind: 'change', epoch: this.#epoch, services, gone, releases: this.#marks.releases, rejected };
+  }
+
+  /** What is amiss, the reason why nothing is taken away first. */
+  #rejected(): Rejected[] {
+    const notes = new Notes();
+    const partial = this.#partial();
+    if (partial !== undefined) notes.add(this.#origin, partial);
+    for (const [dc, reason] of this.#unheard) notes.add(`datacenter ${dc}`, `${reason}: what was known of it stands`);
+    for (const { where, reason } of this.#marks.rejected) notes.add(where, reason);
+    for (const { notes: told } of this.#known.values()) for (const { where, reason } of told) notes.add(where, reason);
+    return notes.list('what is asked for');
+  }
+
+  /** Why what is left out is not known to have left (R6). */
+  #partial(): string | undefined {
+    if (this.#reads.doubt !== undefined) return this.#reads.doubt;
+    for (const { asked, parts } of this.#known.values()) {
+      const unread = parts.find(({ read }) => !read);
+      if (unread === undefined) continue;
+      return `service ${asked} cannot be read: ${unread.fault ?? this.#unheard.get(unread.dc) ?? 'it was not read yet'}`;
+    }
+    return undefined;
+  }
+
+  /** The same failures give the same words, in whatever order the agents were asked. */
+  #together(failures: readonly (Failure | undefined)[]): Failure {
+    const told = failures.flatMap((failure, index) => {
+      return failure === undefined
+        ? []
+        : [{ ...failure, reason: `${this.#config.addresses[index]}: ${failure.reason}` }];
+    });
+    const kind = told.some((failure) => failure.kind === 'unbelievable') ? 'unbelievable' : 'unreachable';
+    const retryAfter = Math.min(...told.map((failure) => failure.retryAfter ?? 0));
+    const failure = { kind, reason: told.map(({ reason }) => reason).join('; ') } as const;
+    return retryAfter > 0 && Number.isFinite(retryAfter) ? { ...failure, retryAfter } : failure;
+  }
+}
+
+/** Ends with `signal`. Many requests listen to it. */
+function within(signal: AbortSignal): AbortController {
+  const controller = new AbortController();
+  setMaxListeners(0, controller.signal);
+  if (signal.aborted) controller.abort();
+  else signal.addEventListener('abort', () => controller.abort(), { once: true });
+  return controller;
+}
