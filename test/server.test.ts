@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { getPriority } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { TYPE } from '../src/dns/constants.js';
@@ -9,6 +10,7 @@ import { ListenError } from '../src/server/answer-server.js';
 import { ConnectionTable } from '../src/server/connection-table.js';
 import { COUNTER, CounterTotals } from '../src/server/counters.js';
 import { CrashMarker } from '../src/server/crash-marker.js';
+import { loadLinuxCalls } from '../src/server/linux-calls.js';
 import { planSockets } from '../src/server/listen-plan.js';
 import { OwnAddresses } from '../src/server/own-addresses.js';
 import { decodeProcAddress } from '../src/server/port-holder.js';
@@ -579,3 +581,15 @@ t.test('addresses of /proc/net', async (t) => {
   t.equal(decodeProcAddress('0000000000000000FFFF00000100007F'), '127.0.0.1');
   t.equal(decodeProcAddress('xyz'), '');
 });
+
+t.test(
+  'a shorter turn on the processor leaves a thread its priority',
+  { skip: typeof loadLinuxCalls() === 'string' },
+  async (t) => {
+    const calls = loadLinuxCalls();
+    if (typeof calls === 'string') return;
+    const before = getPriority();
+    t.equal(calls.setslice(3_000_000), 0);
+    t.equal(getPriority(), before);
+  },
+);
