@@ -1,6 +1,6 @@
 /** Making a host's nameserver, and taking it back, in a folder that stands for the host. */
 import { spawnSync } from 'node:child_process';
-import {
+import fs, {
   chmodSync,
   lstatSync,
   mkdirSync,
@@ -11,11 +11,12 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { dirname, join } from 'node:path';
 import t, { type Test } from 'tap';
 import { parseConfig } from '../src/config/load.js';
 import { applyPlan, takeBack, waysBack } from '../src/install/apply.js';
-import { readJournal } from '../src/install/journal.js';
+import { isInstalled, readJournal, removeRemains } from '../src/install/journal.js';
 import { planInstall } from '../src/install/plan.js';
 import { root as project } from './root.js';
 
@@ -275,6 +276,86 @@ t.test('interrupted anywhere, it is taken back or finished', async (t) => {
     const rest = readJournal(root);
     if (rest) t.ok(takeBack(root, waysBack(root, rest, config.listen, false), rest, () => {}));
     t.same(host.all(), before, `after ${after} steps`);
+  }
+});
+
+/** Lets so many writes below a folder happen; from then on, as after a kill, none does. Returns whether it came to that. */
+async function withWrites(root: string, writes: number, work: () => unknown): Promise<boolean> {
+  const names = [
+    'mkdirSync',
+    'openSync',
+    'writeFileSync',
+    'renameSync',
+    'symlinkSync',
+    'rmSync',
+    'rmdirSync',
+    'chmodSync',
+  ] as const;
+  const changeable = fs as unknown as Record<string, (...args: unknown[]) => unknown>;
+  const real = names.map((name) => [name, changeable[name]!] as const);
+  let left = writes;
+  for (const [name, call] of real)
+    changeable[name] = (...args) => {
+      const reads = name === 'openSync' && args[1] === 'r';
+      const path = String(name === 'symlinkSync' ? args[1] : args[0]);
+      if (path.startsWith(root) && !reads && left-- <= 0) throw new Error('killed');
+      return call(...args);
+    };
+  syncBuiltinESMExports();
+  try {
+    await work();
+  } catch (error) {
+    if (left >= 0) throw error;
+  } finally {
+    for (const [name, call] of real) changeable[name] = call;
+    syncBuiltinESMExports();
+  }
+  return left < 0;
+}
+
+t.test('killed at any write, it is taken back or finished, and nothing of it is left', async (t) => {
+  const files: Files = {
+    '/etc/resolv.conf': OLD,
+    '/etc/NetworkManager/conf.d/': '',
+    '/etc/dhcp/dhclient-enter-hooks.d/': '',
+    '/var/lib/': '',
+  };
+  const quiet = { answers: async () => {}, tell: () => {} };
+  // A kill loses nothing that the kernel has; to wait for a disk some thousand times would take minutes.
+  const { fsyncSync } = fs;
+  fs.fsyncSync = () => {};
+  t.teardown(() => {
+    fs.fsyncSync = fsyncSync;
+  });
+  for (const command of ['install', 'uninstall'] as const) {
+    let interrupted = 0;
+    for (let writes = 0; ; writes++) {
+      const host = new Folder(t, files);
+      const { root } = host;
+      const before = host.all();
+      const file = join(root, '/etc/holdfast/holdfast.yaml');
+      const config = parseConfig(host.read('/etc/holdfast/holdfast.yaml'), file, { stateDir: '/x', runDir: '/x' });
+      const install = () => applyPlan(planInstall({ root, config, program: PROGRAM }), { root, ...quiet });
+      const uninstall = () => {
+        const journal = readJournal(root);
+        if (isInstalled(journal)) takeBack(root, waysBack(root, journal, config.listen, false), journal, () => {});
+        else removeRemains(root);
+      };
+      if (command === 'uninstall') await install();
+      if (!(await withWrites(root, writes, command === 'install' ? install : uninstall))) break;
+      interrupted++;
+      if (writes % 2 === 1) {
+        await install();
+        t.match(
+          host.read('/etc/resolv.conf'),
+          /^nameserver 127\.0\.0\.1$/m,
+          `finished after ${writes} writes of ${command}`,
+        );
+      }
+      uninstall();
+      t.same(host.all(), before, `${writes} writes of ${command}`);
+    }
+    t.ok(interrupted > 20, `${interrupted} places in ${command}`);
   }
 });
 

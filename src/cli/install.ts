@@ -9,7 +9,7 @@ import type { Config, ListenAddress } from '../config/types.js';
 import { RCODE, TYPE } from '../dns/constants.js';
 import { applyPlan, pending, takeBack, type WayBack, waysBack } from '../install/apply.js';
 import { type Change, type FileState, InstallError, readState } from '../install/files.js';
-import { type Before, readJournal } from '../install/journal.js';
+import { type Before, isInstalled, readJournal, removeRemains } from '../install/journal.js';
 import { type Mode, planInstall } from '../install/plan.js';
 import { namedServers } from '../install/resolv-conf.js';
 import { runsSystemd } from '../install/service-control.js';
@@ -36,7 +36,7 @@ export async function install(options: HostOptions & { readonly mode?: Mode }): 
     const plan = planInstall({ root, config, program, ...(options.mode ? { mode: options.mode } : {}) });
     const changes = pending(root, plan);
     for (const hint of plan.hints) print(`note: ${hint}`);
-    if (changes.length === 0 && readJournal(root) !== undefined) {
+    if (changes.length === 0 && isInstalled(readJournal(root))) {
       print('nothing to do: it is installed');
       return EXIT_OK;
     }
@@ -62,7 +62,8 @@ export async function uninstall(options: HostOptions & { readonly force: boolean
   return reporting(async () => {
     const root = resolve(options.root);
     const journal = readJournal(root);
-    if (!journal) {
+    if (!isInstalled(journal)) {
+      if (options.yes) removeRemains(root);
       print('nothing to do: it is not installed');
       return EXIT_OK;
     }

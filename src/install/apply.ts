@@ -1,7 +1,16 @@
 /** Makes a plan true, and takes it back. Both may be interrupted and begun again. */
 import { join } from 'node:path';
 import type { ListenAddress } from '../config/types.js';
-import { type Change, type FileState, InstallError, readState, removeFile, sameState, writeState } from './files.js';
+import {
+  type Change,
+  type FileState,
+  InstallError,
+  readState,
+  removeFile,
+  sameState,
+  sweepTemporaries,
+  writeState,
+} from './files.js';
 import {
   type Entry,
   isOurs,
@@ -46,6 +55,7 @@ export async function applyPlan(plan: Plan, { root, answers, tell }: ApplyOption
 
 function put(root: string, { path, wanted }: Change, tell: (line: string) => void): void {
   const full = join(root, path);
+  sweepTemporaries(full);
   if (sameState(readState(full), wanted)) return;
   writeState(full, wanted);
   tell(`wrote ${path}`);
@@ -107,6 +117,7 @@ function isUnit({ path }: Entry): boolean {
 
 function undo(root: string, { entry, todo, reason }: WayBack, tell: (line: string) => void): void {
   const full = join(root, entry.path);
+  sweepTemporaries(full);
   if (todo === 'leave' || todo === 'theirs') tell(`left ${entry.path} alone: ${reason}`);
   if (todo === 'restore') {
     const before = stateBefore(root, entry);

@@ -8,6 +8,7 @@ import {
   lstatSync,
   mkdirSync,
   openSync,
+  readdirSync,
   readFileSync,
   readlinkSync,
   renameSync,
@@ -15,7 +16,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { dirname } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 
 export type FileState =
   | { readonly kind: 'absent' }
@@ -89,6 +90,18 @@ export function writeState(path: string, wanted: FileWanted): void {
     throw explained(error, path);
   } finally {
     rmSync(temporary, { force: true });
+  }
+}
+
+/** What `writeState` leaves beside a path when it is interrupted. */
+export function sweepTemporaries(path: string): void {
+  const start = `${basename(path)}.`;
+  try {
+    for (const name of readdirSync(dirname(path)))
+      if (name.startsWith(start) && /^[0-9a-f]{8}\.holdfast$/.test(name.slice(start.length)))
+        rmSync(join(dirname(path), name), { force: true });
+  } catch {
+    // There is no such folder, or it is not ours to change: what is done there next says so.
   }
 }
 

@@ -5,10 +5,11 @@
 import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, rmdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { type FileState, type FileWanted, InstallError, readState, writeState } from './files.js';
+import { type FileState, type FileWanted, InstallError, readState, sweepTemporaries, writeState } from './files.js';
 
 /** Below the root. Not in stateDir, which may be lost without harm. */
 const FOLDER = '/var/lib/holdfast-install';
+const NOTES = 'journal.json';
 const VERSION = 1;
 
 export type Before =
@@ -38,9 +39,9 @@ export interface Journal {
 
 const EMPTY: Journal = { version: VERSION, entries: [], folders: [], enabled: [] };
 
-/** Undefined when nothing is installed. Throws an InstallError when it cannot be read. */
+/** Undefined when nothing is installed; without entries when nothing has been changed yet, or any more. Throws an InstallError when it cannot be read. */
 export function readJournal(root: string): Journal | undefined {
-  const path = join(root, FOLDER, 'journal.json');
+  const path = join(root, FOLDER, NOTES);
   const state = readState(path);
   if (state.kind === 'absent') return undefined;
   try {
@@ -53,6 +54,10 @@ export function readJournal(root: string): Journal | undefined {
   }
 }
 
+export function isInstalled(journal: Journal | undefined): journal is Journal {
+  return journal !== undefined && journal.entries.length > 0;
+}
+
 /** Adds what is at `changes` now; what an earlier install noted of a path stays. */
 export function keepBefore(
   root: string,
@@ -60,9 +65,12 @@ export function keepBefore(
   enabled: readonly string[],
 ): Journal {
   const folder = join(root, FOLDER);
-  const old = readJournal(root) ?? { ...EMPTY, folders: missingFolders(root, `${FOLDER}/journal.json`) };
+  const noted = readJournal(root);
+  const old = noted ?? { ...EMPTY, folders: missingFolders(root, `${FOLDER}/${NOTES}`) };
   mkdirSync(dirname(folder), { recursive: true });
   mkdirSync(folder, { recursive: true, mode: 0o700 });
+  // Before the copies: from here on an uninstall knows that they are ours.
+  if (noted === undefined) writeJournal(root, old);
   const entries = new Map(old.entries.map((entry) => [entry.path, entry]));
   for (const { path, wanted } of changes) {
     const known = entries.get(path);
@@ -75,9 +83,13 @@ export function keepBefore(
     folders: old.folders,
     enabled: [...new Set([...old.enabled, ...enabled])],
   };
-  const bytes = Buffer.from(`${JSON.stringify(journal, null, 2)}\n`);
-  writeState(join(folder, 'journal.json'), { kind: 'file', bytes, mode: 0o600 });
+  writeJournal(root, journal);
   return journal;
+}
+
+function writeJournal(root: string, journal: Journal): void {
+  const bytes = Buffer.from(`${JSON.stringify(journal, null, 2)}\n`);
+  writeState(join(root, FOLDER, NOTES), { kind: 'file', bytes, mode: 0o600 });
 }
 
 function keepOne(root: string, folder: string, path: string): Before {
@@ -105,13 +117,25 @@ export function isOurs(entry: Entry, state: FileState): boolean {
   return state.kind !== 'absent' && fingerprint(state) === entry.after;
 }
 
-/** All is as it was: the notes go. */
-export function removeJournal(root: string, { folders }: Journal): void {
-  rmSync(join(root, FOLDER), { recursive: true, force: true });
-  removeEmptyFolders(
-    root,
-    folders.filter((folder) => folder !== FOLDER),
-  );
+/** All is as it was: the notes go, last of all those that say whose the rest is. */
+export function removeJournal(root: string, journal: Journal): void {
+  const folder = join(root, FOLDER);
+  // Without their copies entries could not be taken back once more.
+  if (journal.entries.length > 0) writeJournal(root, { ...EMPTY, folders: journal.folders });
+  for (const name of readdirSync(folder))
+    if (name !== NOTES) rmSync(join(folder, name), { recursive: true, force: true });
+  rmSync(join(folder, NOTES), { force: true });
+  removeEmptyFolders(root, [FOLDER, ...journal.folders.filter((one) => one !== FOLDER)]);
+}
+
+/** What an install or uninstall that was interrupted has left where nothing is installed. */
+export function removeRemains(root: string): void {
+  const journal = readJournal(root);
+  if (journal !== undefined) removeJournal(root, journal);
+  else {
+    sweepTemporaries(join(root, FOLDER, NOTES));
+    removeEmptyFolders(root, [FOLDER]);
+  }
 }
 
 export function removeEmptyFolders(root: string, folders: readonly string[]): void {
