@@ -90,6 +90,8 @@ t.test('status, explain and accept ask the running resolver', async (t) => {
   const view = { ...STATUS, zones: STATUS.zones.map((zone) => ({ ...zone, view: '10.0.0.1:53' })) };
   t.match(showStatus(view, styleFor(), 0), '\n  svc.internal (10.0.0.1:53)  stale ', 'R31: which view it is');
   t.match(statusPage(view), '<td>svc.internal (10.0.0.1:53)<td');
+  const portable = { ...STATUS, transport: 'portable', transportReason: 'koffi does not load: gone' };
+  t.match(showStatus(portable, styleFor(), 0), /transport +portable: koffi does not load: gone\n/);
 
   const explain = await holdfast('explain', '_orders._tcp.svc.internal', '-c', config);
   t.equal(explain.code, 0);

@@ -54,6 +54,8 @@ for (const transport of TRANSPORTS) {
     const { server, port } = served;
     const at = localhost(port);
     t.equal(server.transport, transport);
+    const asked = 'it is asked for: transport: portable';
+    t.equal(server.portableReason, transport === 'portable' ? asked : undefined);
 
     t.test('UDP and TCP give the same answers, over IPv4 and IPv6', async (t) => {
       for (const { address, port } of [server.listeners()[0]!, server.listeners()[2]!]) {
@@ -350,6 +352,7 @@ t.test('auto: koffi is not there', async (t) => {
   t.match(served.events('transport-portable'), [
     { level: 'warn', fields: { message: /koffi does not load: Cannot find/ } },
   ]);
+  t.match(served.server.portableReason, /^koffi does not load: Cannot find/);
 });
 
 t.test('auto: a native call stops working', async (t) => {
@@ -360,6 +363,7 @@ t.test('auto: a native call stops working', async (t) => {
   });
   await until(async () => (await askUdp(localhost(served.port), WEB, 50)) !== undefined);
   t.match(served.events('transport-portable'), [{ level: 'warn', fields: { message: /recvmmsg: ENOSYS/ } }]);
+  t.equal(served.server.portableReason, 'the batched one failed: recvmmsg: ENOSYS');
 });
 
 t.test('threads that die as they start make the start fail', async (t) => {
@@ -406,6 +410,7 @@ t.test('two starts that a signal ended make the next ones portable', async (t) =
   t.match(served.events('transport-avoided'), [
     { level: 'warn', fields: { message: /udp-batched\.json to try again/ } },
   ]);
+  t.match(served.server.portableReason, /^two starts .* were ended by a signal .*udp-batched\.json to try again\)$/);
 });
 
 t.test('TCP', async (t) => {

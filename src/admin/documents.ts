@@ -13,6 +13,8 @@ export interface StatusDocument {
   config: { file: string; lastGood: boolean; error?: string };
   listen: { address: string; port: number; udp: 'up' | 'retrying'; tcp: 'up' | 'retrying'; error?: string }[];
   transport: string;
+  /** Why it is the portable one; absent otherwise. */
+  transportReason?: string;
   prober: ProberStatus;
   zones: ZoneStatus[];
   /** Absent while nothing is forwarded. */

@@ -59,7 +59,7 @@ export function showStatus(document: StatusDocument, style: Style, now: number):
         ['config', plain(document.config.file) + (document.config.lastGood ? style.warn(' (last good)') : '')],
         ...(document.config.error ? [['', style.bad(plain(document.config.error))]] : []),
         ...document.listen.map((listen, i) => [i === 0 ? 'listen' : '', showListener(listen, style)]),
-        ['transport', plain(document.transport)],
+        ['transport', plain([document.transport, document.transportReason].filter(Boolean).join(': '))],
         ['prober', showProber(document, style)],
         ...(document.forward?.upstreams ?? []).map((upstream, i) => [
           i === 0 ? 'forward' : '',

@@ -73,6 +73,7 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
   const prober = proberStatus(parts);
   const zones = parts.resolver.zoneStatus(now);
   const forward = parts.forward.status();
+  const portable = parts.server.portableReason;
   const problems: string[] = [];
   if (configError !== undefined) {
     problems.push(
@@ -126,6 +127,7 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
     config: { file: config.file, lastGood, ...(configError === undefined ? {} : { error: configError }) },
     listen: listeners,
     transport: parts.server.transport,
+    ...(portable === undefined ? {} : { transportReason: portable }),
     prober,
     zones,
     ...(forward === undefined ? {} : { forward }),

@@ -60,6 +60,7 @@ export class AnswerServer {
   readonly #rounds = new ListenRounds();
   #transport: 'batched' | 'portable' | 'none' = 'none';
   #wanted: 'batched' | 'portable' = 'portable';
+  #portableReason: string | undefined;
   readonly #sockets = new BoundSockets();
   readonly #inherited: InheritedSockets;
   readonly #foreign = new ForeignQuestions({
@@ -101,6 +102,11 @@ export class AnswerServer {
     return this.#transport;
   }
 
+  /** Why UDP is answered by the portable transport; undefined while it is not. */
+  get portableReason(): string | undefined {
+    return this.#transport === 'portable' ? this.#portableReason : undefined;
+  }
+
   /** Deaths of answer threads since the start. */
   get restarts(): number {
     return this.#restarts;
@@ -112,6 +118,7 @@ export class AnswerServer {
     this.#foreign.set(settings.forward);
     this.#choice = new TransportChoice(settings, this.#log);
     this.#wanted = this.#choice.wanted;
+    this.#portableReason = this.#choice.reason;
     this.#native = this.#wanted === 'batched';
     this.#tcpLimits = tcpLimits(settings.tcp ?? {});
     this.#listen = await choosePorts(settings.listen, this.#listen);
@@ -362,6 +369,7 @@ export class AnswerServer {
 
   #fellBack(reason: string): void {
     this.#wanted = 'portable';
+    this.#portableReason = reason;
     this.#native = false;
     this.#log('warn', 'transport-portable', {
       message: `batched UDP is not to be had here, using node:dgram: ${reason}`,
@@ -373,6 +381,7 @@ export class AnswerServer {
   async #abandonBatched(reason: string): Promise<void> {
     if (this.#wanted === 'portable') return;
     this.#wanted = 'portable';
+    this.#portableReason = `the batched one failed: ${reason}`;
     this.#native = false;
     this.#transport = 'none';
     this.#log('warn', 'transport-portable', { message: `batched UDP failed, using node:dgram: ${reason}` });

@@ -50,7 +50,7 @@ const ARCHITECTURES = ['x64', 'arm64', 'riscv64', 'loong64'];
 
 /** The calls, or a sentence that says why they are not to be had here. */
 export function loadLinuxCalls(): LinuxCalls | string {
-  if (process.platform !== 'linux') return `the platform is ${process.platform}, not Linux`;
+  if (process.platform !== 'linux') return notLinux();
   if (!ARCHITECTURES.includes(process.arch) || endianness() !== 'LE') return `the processor is ${process.arch}`;
   try {
     const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
@@ -86,6 +86,10 @@ export function loadLinuxCalls(): LinuxCalls | string {
   } catch (error) {
     return `koffi does not load: ${error instanceof Error ? error.message : String(error)}`;
   }
+}
+
+export function notLinux(): string {
+  return `the platform is ${process.platform}, not Linux`;
 }
 
 /** `EADDRINUSE` and the like. */

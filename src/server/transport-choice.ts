@@ -1,6 +1,7 @@
 /** Which transport a start uses for UDP. */
 import type { Ms } from '../system/clock.js';
 import { CrashMarker } from './crash-marker.js';
+import { notLinux } from './linux-calls.js';
 import type { AnswerSettings, ServerLog } from './settings.js';
 
 /** A start that lived so long has proved itself. */
@@ -8,14 +9,17 @@ const PROOF_MS: Ms = 60_000;
 
 export class TransportChoice {
   readonly wanted: 'batched' | 'portable';
+  /** Why it is the portable one. */
+  readonly reason: string | undefined;
   #marker: CrashMarker | undefined;
   #proof: NodeJS.Timeout | undefined;
 
   constructor(settings: Pick<AnswerSettings, 'transport' | 'stateDir'>, log: ServerLog) {
     const { transport, stateDir } = settings;
-    if (transport !== 'auto') this.wanted = transport;
-    else if (process.platform !== 'linux') this.wanted = 'portable';
-    else this.wanted = stateDir === undefined || this.#begin(stateDir, log) ? 'batched' : 'portable';
+    if (transport === 'portable') this.reason = 'it is asked for: transport: portable';
+    else if (transport === 'auto' && process.platform !== 'linux') this.reason = notLinux();
+    else if (transport === 'auto' && stateDir !== undefined) this.reason = this.#begin(stateDir, log);
+    this.wanted = this.reason === undefined ? 'batched' : 'portable';
   }
 
   /** The process ends as it should, or the batched transport is not used after all. */
@@ -24,16 +28,17 @@ export class TransportChoice {
     this.#marker?.clear();
   }
 
-  #begin(stateDir: string, log: ServerLog): boolean {
+  /** Why the batched transport is to be avoided. */
+  #begin(stateDir: string, log: ServerLog): string | undefined {
     const marker = new CrashMarker(stateDir);
     if (!marker.begin(Date.now())) {
-      log('warn', 'transport-avoided', {
-        message: `the last two starts with the batched transport were ended by a signal within a minute: using the portable one (remove ${marker.file} to try again)`,
-      });
-      return false;
+      const again = `(remove ${marker.file} to try again)`;
+      const deaths = 'starts with the batched transport were ended by a signal within a minute';
+      log('warn', 'transport-avoided', { message: `the last two ${deaths}: using the portable one ${again}` });
+      return `two ${deaths} ${again}`;
     }
     this.#marker = marker;
     this.#proof = setTimeout(() => marker.clear(), PROOF_MS).unref();
-    return true;
+    return undefined;
   }
 }
