@@ -1,5 +1,5 @@
 import { createSocket } from 'node:dgram';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { quickServeArguments } from '../src/cli/serve-arguments.js';
@@ -102,6 +102,16 @@ t.test('a bad configuration is one line on standard error and exit code 2', asyn
   const json = await holdfast('check', '--json', '-c', bad);
   t.equal(json.code, 2);
   t.equal(JSON.parse(json.out).error, message.slice('holdfast: '.length, -1));
+  const folder = t.testdir({ 'h.yaml': 'stateDir: state\nversion: 9\n', state: { 'config.last-good.json': '{' } });
+  const damaged = await holdfast('serve', '--last-good', '-c', join(folder, 'h.yaml'));
+  t.equal(damaged.code, 2);
+  const aside = `set aside as ${folder}/state/config.last-good.json.bad`;
+  t.match(
+    damaged.err.split('\n').at(-2),
+    /^holdfast: the last good configuration is damaged \(.*JSON.*; .*\), so --last/,
+  );
+  t.ok(damaged.err.includes(`${aside})`), aside);
+  t.same(readdirSync(join(folder, 'state')), ['config.last-good.json.bad']);
 });
 
 t.test('check tells who is asked for other names', async (t) => {

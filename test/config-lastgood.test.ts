@@ -1,7 +1,8 @@
-import { chmodSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { chmodSync, readFileSync, statSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { keepLastGood, loadQuickly, readLastGood } from '../src/config/lastgood.js';
+import { keepLastGood, loadQuickly, readLastGood, setLastGoodAside } from '../src/config/lastgood.js';
 import { LEAST, PLACES } from './config-fixture.js';
 
 t.test('what came into force is kept, and serves when the file is bad (R35)', async (t) => {
@@ -37,6 +38,45 @@ t.test('what came into force is kept, and serves when the file is bad (R35)', as
     keepLastGood({ ...loaded, config: { ...loaded.config, stateDir: join(file, 'x') } }, PLACES),
     'a state folder that cannot be made is an error to be logged',
   );
+});
+
+t.test('one that is damaged is no good, and said to be so', async (t) => {
+  const dir = t.testdir({ 'holdfast.yaml': `${LEAST}stateDir: state\n` });
+  const file = join(dir, 'holdfast.yaml');
+  const state = join(dir, 'state');
+  const text = join(state, 'config.last-good.yaml');
+  const checked = join(state, 'config.last-good.json');
+  const faults: string[] = [];
+  const read = () => readLastGood(file, PLACES, (folder, reason) => faults.push(`${folder}: ${reason}`));
+  const keep = async () => {
+    writeFileSync(file, `${LEAST}stateDir: state\n`);
+    await keepLastGood(await loadQuickly(file, PLACES), PLACES);
+    writeFileSync(file, 'stateDir: state\nversion: 9\n');
+  };
+  const damages: [string, () => void, RegExp][] = [
+    ['cut notes', () => writeFileSync(checked, '{"program'), /JSON/],
+    ['a text that makes no sense', () => writeFileSync(text, 'version: ['), /last-good|version|YAML|holdfast\.yaml/],
+    ['a text that is missing', () => unlinkSync(text), /ENOENT/],
+    ['notes that are missing', () => unlinkSync(checked), /ENOENT/],
+    [
+      'one that others may write',
+      () => chmodSync(text, 0o666),
+      /config\.last-good\.yaml is not this user's alone to write/,
+    ],
+    ['a named pipe', () => spawnSync('sh', ['-c', 'rm "$0" && mkfifo "$0"', text]), /named pipe/],
+  ];
+  t.same([await read(), faults], [undefined, []], 'none is kept');
+  for (const [what, damage, reason] of damages) {
+    await keep();
+    t.ok(await read(), `${what}: good before`);
+    damage();
+    t.equal(await read(), undefined, what);
+    t.equal(faults.length, 1, what);
+    t.ok(faults[0]!.startsWith(`${state}: `), what);
+    t.match(faults.pop(), reason, what);
+    t.match(setLastGoodAside(state), /^set aside as .*\/state\/config\.last-good\.(?:yaml|json)\.bad/);
+    t.same([await read(), faults], [undefined, []], 'and then none is kept');
+  }
 });
 
 t.test('an unchanged file is not checked again, a changed one is', async (t) => {

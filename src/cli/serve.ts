@@ -1,12 +1,15 @@
 /** `holdfast serve`: the resolver. */
 import { ConfigError } from '../config/errors.js';
-import { keepLastGood, loadQuickly, readLastGood } from '../config/lastgood.js';
+import { keepLastGood, loadQuickly, readLastGood, setLastGoodAside } from '../config/lastgood.js';
 import type { LoadedConfig } from '../config/load.js';
+import { defaultPlaces } from '../config/places.js';
 import type { Config } from '../config/types.js';
 import { runDaemon } from '../resolver/daemon.js';
 import { startThreads } from '../server/early-threads.js';
 import { complain, EXIT_USAGE } from './output.js';
 import type { ServeArguments } from './serve-arguments.js';
+
+const NONE_KEPT = 'no last good configuration is kept';
 
 export async function serve(args: ServeArguments): Promise<number> {
   const threads = startThreads(args.transport);
@@ -42,9 +45,13 @@ async function findStart(args: ServeArguments): Promise<{ loaded: LoadedConfig; 
     if (!(error instanceof ConfigError)) throw error;
     complain(error.message);
     if (!args.lastGood) return undefined;
-    const kept = await readLastGood(args.config);
+    const faults: string[] = [];
+    const kept = await readLastGood(args.config, defaultPlaces(), (stateDir, reason) =>
+      faults.push(`is damaged (${reason}; ${setLastGoodAside(stateDir)})`),
+    );
     if (!kept) {
-      complain('no last good configuration is kept, so --last-good has nothing to fall back to');
+      const state = faults.length > 0 ? `the last good configuration ${faults.join(', ')}` : NONE_KEPT;
+      complain(`${state}, so --last-good has nothing to fall back to`);
       return undefined;
     }
     complain('THE CONFIGURATION IS BAD: serving by the last good one. Mend the file, then reload (SIGHUP).');

@@ -4,10 +4,21 @@
  * Beside the text its checked form is kept, so that a restart with an unchanged file need not load the YAML parser and
  * the schema before the first answer.
  */
-import { closeSync, constants, existsSync, fstatSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+} from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { makeFolder } from '../system/folder.js';
+import { unfit } from '../system/regular-file.js';
 import type { LoadedConfig } from './load.js';
 import { defaultPlaces, type Places } from './places.js';
 import { readSource } from './read.js';
@@ -77,8 +88,11 @@ function readOwn(file: string): string {
   // Whoever has put a named pipe there does not hold up a start.
   const fd = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
-    const { uid, mode } = fstatSync(fd);
-    if (uid !== process.geteuid?.() || (mode & 0o022) !== 0) throw new Error('not ours alone');
+    const stats = fstatSync(fd);
+    const wrong = unfit(stats);
+    if (wrong !== undefined) throw new Error(wrong);
+    if (stats.uid !== process.geteuid?.() || (stats.mode & 0o022) !== 0)
+      throw new Error(`${basename(file)} is not this user's alone to write`);
     return readFileSync(fd, 'utf8');
   } finally {
     closeSync(fd);
@@ -96,9 +110,14 @@ function fingerprint(): string {
 
 /**
  * The configuration kept for `file`, relative paths as before. Where to look is told by the `stateDir` line of what
- * `file` has now, even when the rest makes no sense. Undefined when none is kept, or when it is bad too.
+ * `file` has now, even when the rest makes no sense. Undefined when none is kept, or when it is bad too, which `damaged`
+ * is told.
  */
-export async function readLastGood(file: string, places: Places = defaultPlaces()): Promise<LoadedConfig | undefined> {
+export async function readLastGood(
+  file: string,
+  places: Places = defaultPlaces(),
+  damaged: (stateDir: string, reason: string) => void = () => {},
+): Promise<LoadedConfig | undefined> {
   const { parseConfig } = await import('./load.js');
   for (const stateDir of new Set([stateDirOf(file, readOrNothing(file)), places.stateDir])) {
     if (stateDir === undefined) continue;
@@ -107,11 +126,24 @@ export async function readLastGood(file: string, places: Places = defaultPlaces(
       const text = readOwn(lastGoodFile(stateDir));
       const config = parseConfig(text, file, places);
       if (config.stateDir === stateDir) return { config, text };
-    } catch {
+    } catch (error) {
       // Not kept here, or no longer good: the next place.
+      const either = [lastGoodFile(stateDir), checkedFile(stateDir)].some((path) => existsSync(path));
+      if (either) damaged(stateDir, (error as Error).message);
     }
   }
   return undefined;
+}
+
+/** Takes a damaged one out of the way. Returns where it is now, in words for a person. */
+export function setLastGoodAside(stateDir: string): string {
+  try {
+    const found = [lastGoodFile(stateDir), checkedFile(stateDir)].filter((path) => existsSync(path));
+    for (const path of found) renameSync(path, `${path}.bad`);
+    return `set aside as ${found.map((path) => `${path}.bad`).join(' and ')}`;
+  } catch (error) {
+    return `left where it is: ${(error as Error).message}`;
+  }
 }
 
 function readOrNothing(file: string): string {
