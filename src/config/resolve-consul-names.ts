@@ -4,7 +4,7 @@ import { ResolveFault } from './resolve-fault.js';
 import { checkServers } from './resolve-forward.js';
 import type { ConfigValues } from './schema/config.js';
 import type { RegistryValues } from './schema/registry.js';
-import type { ListenAddress } from './types.js';
+import type { ListenAddress, ZoneConfig } from './types.js';
 
 const DEFAULT_DATACENTER = 'dc1';
 
@@ -30,4 +30,15 @@ export function resolveConsulNames(
     throw new ResolveFault([...at, 'datacenters'], `expected ${other} among them, whose catalog the registry reads`);
   }
   return datacenters;
+}
+
+/** With `naming: consul`, of which datacenter the targets of `parent` lie in a zone below it; undefined: of none. */
+export function shadowed(parent: ZoneConfig, { name }: ZoneConfig): string | undefined {
+  if (parent.naming !== 'consul') return undefined;
+  const child = `.${name}`;
+  return parent.datacenters.find((datacenter) =>
+    ['node', 'addr']
+      .map((kind) => `.${kind}.${datacenter}.${parent.name}`)
+      .some((place) => place.endsWith(child) || child.endsWith(place)),
+  );
 }

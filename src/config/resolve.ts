@@ -5,7 +5,7 @@ import { showListen } from './addresses.js';
 import type { KeyPath } from './errors.js';
 import { isOnDemand } from './on-demand.js';
 import type { Places } from './places.js';
-import { resolveConsulNames } from './resolve-consul-names.js';
+import { resolveConsulNames, shadowed } from './resolve-consul-names.js';
 import { ResolveFault } from './resolve-fault.js';
 import { checkServers, resolveForward } from './resolve-forward.js';
 import { resolveRegistry } from './resolve-registry.js';
@@ -36,6 +36,7 @@ export function resolveConfig(values: ConfigValues, file: string, places: Places
   }
   const zones = values.zones.map((zone, i) => resolveZone(zone, ['zones', i], values.listen, folder));
   checkZoneNames(zones);
+  checkTargets(zones);
   checkServers(values.bootstrap, ['bootstrap'], values.listen);
   const forward = resolveForward(values, (path) => resolvePath(folder, path));
   return {
@@ -152,6 +153,24 @@ function checkView(view: readonly ListenAddress[], at: KeyPath, listen: readonly
   }
 }
 
+/** No zone may own the names that another one's SRV records lead to (R21: the longest owns a name, alone). */
+function checkTargets(zones: readonly ZoneConfig[]): void {
+  for (const parent of zones) {
+    for (const [i, child] of zones.entries()) {
+      const datacenter = child.name.endsWith(`.${parent.name}`) ? shadowed(parent, child) : undefined;
+      if (datacenter === undefined || areApart(parent, child)) continue;
+      throw new ResolveFault(
+        ['zones', i, 'name'],
+        `${child.name} would hide names to which records of ${parent.name} lead: leave ${datacenter} out of its datacenters, or this zone out`,
+      );
+    }
+  }
+}
+
+function areApart(one: ZoneConfig, other: ZoneConfig): boolean {
+  return one.listen !== undefined && other.listen?.some((a) => one.listen!.some((b) => same(a, b))) === false;
+}
+
 /** One name may be several zones only where no address has two of them (R31). */
 function checkZoneNames(zones: readonly ZoneConfig[]): void {
   for (const [i, zone] of zones.entries()) {
@@ -160,8 +179,7 @@ function checkZoneNames(zones: readonly ZoneConfig[]): void {
       if (JSON.stringify(other.agentDns) !== JSON.stringify(zone.agentDns)) {
         throw new ResolveFault(['zones', i, 'agentDns'], `expected the same in all views of ${zone.name}`);
       }
-      const apart = zone.listen && other.listen && !zone.listen.some((a) => other.listen!.some((b) => same(a, b)));
-      if (!apart) {
+      if (!areApart(zone, other)) {
         throw new ResolveFault(
           ['zones', i, 'name'],
           `${zone.name} is there twice; views of one zone need listen addresses of their own`,
