@@ -71,6 +71,25 @@ t.test('TCP probes', async (t) => {
     });
   });
 
+  await t.test('R17: a late loop opens no second connection beside one that is there', async (t) => {
+    let connections = 0;
+    const server = createServer((socket) => {
+      connections++;
+      socket.on('error', () => {});
+    });
+    const port = await listening(server);
+    t.teardown(() => server.close());
+    const probed = probeTcp(target({ port, timeout: 400 }), never);
+    const until300 = performance.now() + 300;
+    while (performance.now() < until300);
+    t.same(await probed, { kind: 'pass' });
+    // What is there is taken in order: when the last one is, so are all before.
+    for (let i = 0; i < 20; i++) t.same(await probeTcp(target({ port }), never), { kind: 'pass' });
+    await until(() => connections >= 21);
+    await new Promise((done) => setTimeout(done, 50));
+    t.equal(connections, 21, 'one a probe');
+  });
+
   await t.test('IPv6 addresses are given without brackets', async (t) => {
     const server = createServer((socket) => socket.on('error', () => {}));
     const port = await listening(server, '::1').catch(() => 0);

@@ -54,7 +54,9 @@ export function attempt(
         ? setTimeout(expire, timeout)
         : setTimeout(() => {
             timer = setTimeout(expire, timeout / 2);
-            halfway();
+            setImmediate(() => {
+              if (!settled) halfway();
+            });
           }, timeout / 2);
     signal.addEventListener('abort', abort);
     if (signal.aborted) {
