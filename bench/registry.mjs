@@ -4,11 +4,11 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
-import { FakeConsul } from '../build/test/fake-consul.js';
 import { ask } from './lib/ask.mjs';
 import { ZONE } from './lib/data.mjs';
 import { serveArguments, writeConfig } from './lib/holdfast.mjs';
 import { count, median, ms, percent } from './lib/numbers.mjs';
+import { OwnFakeConsul } from './lib/own-fake-consul.mjs';
 import { goal, table, writeSection } from './lib/results.mjs';
 import { atWorkbench, say } from './lib/workbench.mjs';
 
@@ -19,29 +19,56 @@ const MOST_FIRST_MS = 100;
 const MOST_CHURN_MS = 1000;
 const QUIET_MS = 10_500;
 const MIRROR_MS = 900_000;
+const NODES = 500;
 
 const options = new Command('bench:registry')
   .description('what a mirror of a large catalog of Consul costs')
   .option('--services <n>', 'services', Number, 10_000)
   .option('--each <n>', 'endpoints of each', Number, 2)
-  .option('--seconds <s>', 'of quiet, and of churn', Number, 60)
-  .option('--changes <n>', 'changes after a quiet time', Number, 5)
+  .option('--seconds <s>', 'of quiet, and of churn', Number, 30)
+  .option('--changes <n>', 'changes of each kind after a quiet time', Number, 3)
   .parse()
   .opts();
 
 const instance = (service, i, more = {}) => ({
+  service: `s${service}`,
   id: `s${service}-${i}`,
-  node: `n${service % 500}`,
+  node: `n${service % NODES}`,
   address: `10.${(service >> 8) & 255}.${service & 255}.${i + 1}`,
   status: 'passing',
   ...more,
 });
 
+/** What may happen to a service, and how many of its endpoints are answered then. Each needs endpoints of its own. */
+const KINDS = {
+  'a check becomes critical': (consul, service) => [
+    () => consul.set(instance(service, 0, { status: 'critical' })),
+    options.each - 1,
+  ],
+  'a check passes again': (consul, service) => [
+    () => consul.set(instance(service, 0)),
+    options.each,
+    () => consul.set(instance(service, 0, { status: 'critical' })),
+    options.each - 1,
+  ],
+  'an endpoint comes, with a check that passes': (consul, service) => [
+    () => consul.set(instance(service, options.each)),
+    options.each + 1,
+  ],
+  'an endpoint goes': (consul, service) => [() => consul.remove(`s${service}`, `s${service}-0`), options.each - 1],
+  'an endpoint comes without a check': (consul, service) => [
+    () => consul.set(instance(service, options.each, { status: undefined })),
+    options.each + 1,
+  ],
+};
+
 await atWorkbench(async (bench) => {
-  const consul = await FakeConsul.start();
+  const consul = await OwnFakeConsul.start();
+  const all = [];
   for (let service = 0; service < options.services; service++) {
-    for (let i = 0; i < options.each; i++) consul.set(`s${service}`, instance(service, i));
+    for (let i = 0; i < options.each; i++) all.push(instance(service, i));
   }
+  await consul.set(...all);
   const folder = bench.folder('holdfast');
   const port = await bench.port();
   const registry = { type: 'consul', address: consul.origin };
@@ -50,54 +77,71 @@ await atWorkbench(async (bench) => {
   const began = performance.now();
   const cpuBefore = running.cpu();
   say(`mirroring ${count(options.services)} services`);
-  await ask(port, `s${options.services - 1}.${ZONE}`, 'A', {
-    timeout: MIRROR_MS,
-    retry: 500,
-    accept: (reply) => reply.answers > 0,
-  });
-  const mirror = { ms: performance.now() - began, cpu: running.cpu() - cpuBefore, requests: consul.requests.length };
-  const inFlight = consul.mostInFlight;
-  const aSecond = consul.mostInASecond();
+  await answered(port, options.services - 1, options.each, MIRROR_MS);
+  const mirror = { ms: performance.now() - began, cpu: running.cpu() - cpuBefore, ...(await consul.counts()) };
   say(`mirrored in ${Math.round(mirror.ms / 1000)} s`);
   await sleep(5000);
   const quiet = await cost(running, consul, () => sleep(options.seconds * 1000));
-  const first = [];
-  for (let i = 0; i < options.changes; i++) {
-    await sleep(QUIET_MS);
-    first.push(await change(port, consul, 10 + i));
+  let next = 10;
+  const kinds = [];
+  for (const [name, kind] of Object.entries(KINDS)) {
+    const times = { asked: [], others: [] };
+    for (let i = 0; i < options.changes; i++) {
+      times.others.push(await change(port, kind(consul, next), next++, QUIET_MS));
+      times.asked.push(await change(port, kind(consul, next), next, QUIET_MS, true));
+      next++;
+    }
+    say(`${name}: ${times.others.map(ms).join(', ')} ms, asked: ${times.asked.map(ms).join(', ')} ms`);
+    kinds.push({ name, ...times });
   }
   const churned = [];
   const churn = await cost(running, consul, async () => {
     const end = performance.now() + options.seconds * 1000;
-    for (let i = 0; performance.now() < end; i++) churned.push(await change(port, consul, 1000 + (i % 1000)));
+    const kind = KINDS['a check becomes critical'];
+    for (let i = 0; performance.now() < end; i++) {
+      const service = 1000 + (i % 1000);
+      churned.push(await change(port, kind(consul, service), service));
+    }
   });
-  report({ mirror, inFlight, aSecond, quiet, first, churn, churned });
+  report({ mirror, counts: await consul.counts(), quiet, kinds, churn, churned });
   await consul.stop();
 });
 
-/** Turns an instance critical. Resolves with how long that took to be in the answers, in ms. */
-async function change(port, consul, service) {
-  const status = 'critical';
-  consul.set(`s${service}`, instance(service, 0, { status }));
+/**
+ * Changes a service. Resolves with how long that took to be in the answers, in ms.
+ * @param asked it has been asked all the time before
+ */
+async function change(port, [run, answers, before, answersBefore], service, quietMs = 0, asked = false) {
+  if (before !== undefined) {
+    await before();
+    await answered(port, service, answersBefore);
+  }
+  const end = performance.now() + quietMs;
+  while (performance.now() < end) {
+    if (asked) await answered(port, service, answersBefore ?? options.each);
+    await sleep(Math.min(500, Math.max(0, end - performance.now())));
+  }
   const began = performance.now();
-  await ask(port, `s${service}.${ZONE}`, 'A', {
-    timeout: 60_000,
-    retry: 5,
-    accept: (reply) => reply.answers === options.each - 1,
-  });
+  await run();
+  await answered(port, service, answers);
   return performance.now() - began;
 }
 
+async function answered(port, service, answers, timeout = 120_000) {
+  const accept = (reply) => reply.answers === answers;
+  await ask(port, `s${service}.${ZONE}`, 'A', { timeout, retry: 5, accept });
+}
+
 async function cost(running, consul, run) {
-  const requests = consul.requests.length;
+  const { requests } = await consul.counts();
   const cpu = running.cpu();
   const began = performance.now();
   await run();
   const seconds = (performance.now() - began) / 1000;
-  return { share: (running.cpu() - cpu) / seconds, requests: (consul.requests.length - requests) / seconds };
+  return { share: (running.cpu() - cpu) / seconds, requests: ((await consul.counts()).requests - requests) / seconds };
 }
 
-function report({ mirror, inFlight, aSecond, quiet, first, churn, churned }) {
+function report({ mirror, counts, quiet, kinds, churn, churned }) {
   const perSecond = (value) => value.toFixed(1);
   const rows = [
     [
@@ -115,16 +159,25 @@ function report({ mirror, inFlight, aSecond, quiet, first, churn, churned }) {
     ],
   ];
   const facts = [
-    `${count(options.services)} services of ${options.each} endpoints on 500 nodes in a fake of Consul in the process of the benchmark; the first mirror took ${count(mirror.requests)} requests`,
-    `${first.length} changes of a check, each after more than 10 s without one: in the answers after ${ms(median(first))} ms, the slowest after ${ms(Math.max(...first))} ms`,
+    `${count(options.services)} services of ${options.each} endpoints on ${NODES} nodes in a fake of Consul in a process of its own; the first mirror took ${count(mirror.requests)} requests`,
+    `${options.changes} changes of each kind, each after more than 10 s without one, of services that are asked all the time and of others: median of the time to the answers, and the longest`,
   ];
+  const times = (list) => `${ms(median(list))} (${ms(Math.max(...list))})`;
+  const flips = kinds[0].others;
+  const ofAsked = kinds.flatMap(({ asked }) => asked);
   writeSection('registry', 'A large catalog of Consul', 'npm run bench:registry', facts, [
     ...table(['', 'time', 'requests a second', 'CPU of a core'], rows),
     '',
-    goal('requests under way at once', inFlight, MOST_IN_FLIGHT, String),
-    goal('requests in the busiest second', aSecond, MOST_A_SECOND, String),
+    ...table(
+      ['after a quiet time', 'ms, asked', 'ms, others'],
+      kinds.map(({ name, asked, others }) => [name, times(asked), times(others)]),
+    ),
+    '',
+    goal('requests under way at once', counts.inFlight, MOST_IN_FLIGHT, String),
+    goal('requests in the busiest second', counts.aSecond, MOST_A_SECOND, String),
     goal('CPU of a core when nothing changes', quiet.share, MOST_CPU, percent),
-    goal('a change after a quiet time is answered, median, ms', median(first), MOST_FIRST_MS, ms),
+    goal('a check becomes critical after a quiet time, median, ms', median(flips), MOST_FIRST_MS, ms),
+    goal('any change of what is asked, after a quiet time, median, ms', median(ofAsked), MOST_FIRST_MS, ms),
     goal('a change under churn is answered, median, ms', median(churned), MOST_CHURN_MS, ms),
     goal('a change under churn is answered, the slowest, ms', Math.max(...churned), MOST_CHURN_MS, ms),
   ]);

@@ -23,6 +23,9 @@ export function filtered(adapter: Adapter, filter: FilterConfig): Adapter {
     ...(follower === undefined ? {} : { follower: follow(follower, part) }),
     ...(adapter.onDemand === undefined ? {} : { onDemand: lookedUp(adapter.onDemand, filter, part) }),
     ...(adapter.watch === undefined ? {} : { watch: (wake, failed) => adapter.watch!(wake, failed) }),
+    ...(adapter.mostAsked === undefined
+      ? {}
+      : { mostAsked: (names) => adapter.mostAsked!(names.map((name) => `${filter.prefix ?? ''}${name}`)) }),
     close: () => adapter.close(),
   };
 }

@@ -55,6 +55,9 @@ const BUGS_SHOWN = 5;
 /** R3, R33: registries on demand are told so often what was asked last. */
 const ORDER_MS: Ms = 60_000;
 const MAX_UDP_BYTES = 1_232;
+/** R3: registries are told so often what is asked most, so many names of a zone. */
+const ASKED_MS: Ms = 2_000;
+const MOST_ASKED = 64;
 /** A clean stop writes what it can within this. */
 const FLUSH_MS: Ms = 1_000;
 /** And is over after this, whatever a disk does. */
@@ -252,6 +255,7 @@ class Daemon {
     this.#every(ORDER_MS, () => {
       for (const [zone, services] of Object.entries(this.#resolver.knownServices())) this.#sync.order(zone, services);
     });
+    this.#every(ASKED_MS, () => this.#tellAsked());
     this.#opening.push(this.#openControl().catch((error: Error) => this.#bug(error)));
     void this.#keepConfig();
     process.on('uncaughtException', (error) => this.#bug(error));
@@ -389,6 +393,12 @@ class Daemon {
     const ours = lookUps.answer(question, reply, now);
     if (lookUps.nextWake() !== before) this.#leave(now);
     return ours;
+  }
+
+  #tellAsked(): void {
+    for (const [zone, names] of this.#resolver.mostAsked(MOST_ASKED, this.#clock.now())) {
+      this.#sync.mostAsked(zone, names);
+    }
   }
 
   /** Readers take a new handle once a turn, however often the table moved in it. */

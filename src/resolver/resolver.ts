@@ -192,6 +192,16 @@ export class Resolver {
     this.verdicts.lag = ms;
   }
 
+  /** R3: what is asked most, of each zone whose registries want to know, by the zone's name. */
+  mostAsked(count: number, now: Instant): Map<string, readonly string[]> {
+    const asked = new Map<string, readonly string[]>();
+    for (const zone of this.#zones.values()) {
+      const names = zone.mostAsked(count, now);
+      if (names.length > 0) asked.set(zone.key, names);
+    }
+    return asked;
+  }
+
   /** R9. `service` is a name or `*`. Returns how many rows were let go, or undefined when no zone knows the name. */
   accept(service: string, zone: string | undefined, now: Instant): number | undefined {
     let released: number | undefined;

@@ -53,6 +53,8 @@ export class SyncLink {
   #stopped = false;
   /** Services of reports that are not complete yet, packed, by zone and registry. */
   readonly #parts = new Map<string, Uint8Array[]>();
+  /** What was told of what is asked, by zone. */
+  readonly #asked = new Map<string, string>();
   readonly #flushes = new Map<number, (complete: boolean) => void>();
   #lastFlush = 0;
 
@@ -70,6 +72,8 @@ export class SyncLink {
   /** Zones whose registries and limits are as they were go on undisturbed; a changed one is listed anew. */
   reload(zones: readonly ZoneConfig[]): void {
     this.#zones = zones.map(syncZone);
+    // A loop that begins anew has been told nothing.
+    this.#asked.clear();
     this.#post({ op: 'zones', zones: this.#zones, restored: [], known: this.#known() });
   }
 
@@ -91,6 +95,14 @@ export class SyncLink {
   /** R30: every zone is read and listed again. */
   relist(): void {
     this.#post({ op: 'relist' });
+  }
+
+  /** R3: the services of a zone that are asked most, the first first. */
+  mostAsked(zone: string, services: readonly string[]): void {
+    const told = services.join('\n');
+    if (this.#asked.get(zone) === told) return;
+    this.#asked.set(zone, told);
+    this.#post({ op: 'most-asked', zone, services });
   }
 
   snapshot(delta: SnapshotDelta): void {
@@ -140,6 +152,7 @@ export class SyncLink {
     const worker = new Worker(workerUrl ?? new URL('./sync-worker.js', import.meta.url), { workerData: data });
     this.#worker = worker;
     this.#parts.clear();
+    this.#asked.clear();
     let reason = '';
     worker.on('message', (message: FromSyncWorker) => {
       if (this.#worker === worker) this.#take(message);

@@ -56,6 +56,8 @@ export type ToSyncWorker =
   | { readonly op: 'order'; readonly zone: string; readonly services: readonly string[] }
   | { readonly op: 'look-up'; readonly zone: string; readonly service: string }
   | { readonly op: 'relist' }
+  /** R3: the services of a zone that are asked most, the first first. */
+  | { readonly op: 'most-asked'; readonly zone: string; readonly services: readonly string[] }
   /** The part was taken: send the next. */
   | { readonly op: 'next'; readonly source: SyncSource }
   | { readonly op: 'snapshot'; readonly delta: SnapshotDelta }

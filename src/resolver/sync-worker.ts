@@ -51,6 +51,11 @@ class SyncWorker {
       case 'relist':
         for (const { loops } of this.#zones.values()) for (const loop of loops.values()) loop.relist();
         break;
+      case 'most-asked':
+        for (const { adapter } of this.#zones.get(message.zone)?.loops.values() ?? []) {
+          adapter.mostAsked?.(message.services);
+        }
+        break;
       case 'next':
         this.#live.get(message.source.loop)?.();
         break;

@@ -335,6 +335,11 @@ export class Zone {
     this.#moved(source, source.drop(gone, now), now);
   }
 
+  /** R3: the services that are asked most, the first first. */
+  mostAsked(count: number, now: Instant): string[] {
+    return this.#asked.most(count, now.boot);
+  }
+
   /** R9. Returns how many rows were let go. */
   accept(name: string, now: Instant): number {
     this.#now = now;
@@ -569,7 +574,7 @@ export class Zone {
   /** The service's check may have changed. */
   #aim(service: Service, now: Instant): void {
     this.probes.aim(service, now.boot);
-    if (this.#asked.isPinned(service)) this.#asked.unmark(service);
+    if (!this.#asked.wants(service)) this.#asked.unmark(service);
     else if (service.asked === 0 && service.rows.size > 0) {
       this.#asked.mark(service, now.boot);
       this.probes.pace(service, now.boot);
