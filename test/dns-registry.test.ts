@@ -18,6 +18,12 @@ import { freePort } from './blackbox/program.js';
 
 const POLICY = new AddressPolicy([], false);
 const ZONE = 'corp.test';
+const LIMITS = { maxServices: 100, maxEndpoints: 100, maxEndpointsPerService: 100, maxBody: 100_000 };
+
+function listed<T extends object>(contents: T | string): T {
+  if (typeof contents === 'string') throw new Error(contents);
+  return contents;
+}
 
 const a = (name: string, ...address: number[]): ReadRecord => {
   return { name, type: TYPE.A, address: Uint8Array.from(address) };
@@ -115,7 +121,7 @@ t.test('a zone gives services by its SRV records, and by its addresses where the
     { name: ZONE, type: TYPE.NS, target: `ns.${ZONE}` },
     a(ZONE, 10, 0, 0, 9),
   ] satisfies ReadRecord[];
-  const { services, rejected } = zoneServices(ZONE, records, { port: 9000, policy: POLICY });
+  const { services, rejected } = listed(zoneServices(ZONE, records, { port: 9000, policy: POLICY, limits: LIMITS }));
   const rows = Object.fromEntries(services.map(({ name, rows }) => [name, rows]));
   t.match(rows.orders, [
     { id: `web1.${ZONE}:8080`, address: '10.0.0.1', port: 8080, priority: 0, weight: 10, protocol: 'tcp' },
@@ -255,7 +261,7 @@ t.test(
   async (t) => {
     const { state, server } = await fakeServer(t);
     let now = 0;
-    const options = { servers: [server], zone: ZONE, port: 80, policy: POLICY, maxBytes: 100_000, mono: () => now };
+    const options = { servers: [server], zone: ZONE, port: 80, policy: POLICY, limits: LIMITS, mono: () => now };
     const transfer = new DnsTransfer(options);
     const read = (fresh = false) => transfer.read(server, { signal: AbortSignal.timeout(5000), fresh });
     state.records = [a(`orders.${ZONE}`, 10, 0, 0, 1)];

@@ -248,7 +248,8 @@ export class ConsulDatacenter {
         : name === 'checks'
           ? this.#mirror.takeChecks(answer)
           : this.#mirror.takeNodes(answer);
-    if (found === undefined) return 'the answer is not that of Consul';
+    const fault = found === undefined ? 'the answer is not that of Consul' : this.#mirror.over;
+    if (found === undefined || fault !== undefined) return fault!;
     const known = this.#indexes ?? { nodes: 0n, checks: 0n, services: 0n };
     this.#indexes = { ...known, [name]: max(known[name], reply.index) };
     if (reply.filtered) this.#filtered.add(name);

@@ -2,6 +2,7 @@
  * One datacenter's catalog as it is known here: the names of its services, its checks and nodes from lists, the
  * instances from reads of services, or of nodes. It says what has to be read, and what changed.
  */
+import type { LimitsConfig } from '../config/types.js';
 import { type BadStatus, type CheckNews, CheckTable, type KnownCheck } from './consul-check-table.js';
 import { groupKey, worst } from './consul-checks.js';
 import type { ConsulReply } from './consul-client.js';
@@ -53,12 +54,20 @@ interface Service {
 const STRANGE = 'the answer is not that of Consul';
 /** R6: of another lineage, which a list tells, or from a server that lags. */
 const OLDER = 'the answer is older than what is known';
+const NO_LIMITS = {
+  maxServices: Number.POSITIVE_INFINITY,
+  maxEndpoints: Number.POSITIVE_INFINITY,
+  maxEndpointsPerService: Number.POSITIVE_INFINITY,
+};
 const NONE: Findings = { changed: new Set(), unread: new Set() };
 
 export class ConsulMirror {
   readonly #policy: AddressPolicy;
   readonly #datacenter: string;
   readonly #wanted: (service: string) => boolean;
+  readonly #limits: LimitsConfig | undefined;
+  /** Instances of all services. */
+  #size = 0;
   readonly #services = new Map<string, Service>();
   #nodes = new Map<string, ConsulNode>();
   /** Another number, other nodes. */
@@ -69,9 +78,18 @@ export class ConsulMirror {
   /** Services by node. */
   readonly #onNode = new Map<string, Set<string>>();
 
-  /** @param wanted of the others nothing is kept but that they are there */
-  constructor(policy: AddressPolicy, datacenter: string, wanted: (service: string) => boolean = () => true) {
+  /**
+   * @param wanted of the others nothing is kept but that they are there
+   * @param limits absent: whoever takes the rows counts them
+   */
+  constructor(
+    policy: AddressPolicy,
+    datacenter: string,
+    wanted: (service: string) => boolean = () => true,
+    limits?: LimitsConfig,
+  ) {
     this.#policy = policy;
+    this.#limits = limits;
     this.#datacenter = datacenter;
     this.#wanted = wanted;
   }
@@ -79,6 +97,16 @@ export class ConsulMirror {
   /** Services that have rows here, or are listed without. */
   get names(): ReadonlyMap<string, unknown> {
     return this.#services;
+  }
+
+  /** R6: why it is over the limits, counted before anything is made of it. An endpoint may be listed twice. */
+  get over(): string | undefined {
+    const { maxServices, maxEndpoints } = this.#limits ?? NO_LIMITS;
+    if (this.#services.size > maxServices) {
+      return `${this.#services.size} services, more than limits.maxServices (${maxServices})`;
+    }
+    if (this.#size <= 2 * maxEndpoints) return undefined;
+    return `${this.#size} instances or more, more than limits.maxEndpoints (${maxEndpoints}) has room for`;
   }
 
   get nodes(): ReadonlyMap<string, ConsulNode> {
@@ -91,7 +119,7 @@ export class ConsulMirror {
     const findings = { changed: new Set<string>(), unread: new Set<string>() };
     const seen = new Map(Object.entries(body).filter(([name]) => name !== '' && this.#wanted(name)));
     for (const [name, list] of seen) {
-      const tags = JSON.stringify(Array.isArray(list) ? [...list].sort() : list);
+      const tags = tagsText(list);
       const known = this.#services.get(name);
       if (known === undefined) this.#services.set(name, { tags, instances: undefined, filtered: false, listed: true });
       else if (known.tags === tags && known.instances !== undefined && known.listed) continue;
@@ -176,6 +204,8 @@ export class ConsulMirror {
     if (!Array.isArray(body)) return STRANGE;
     const service = this.#services.get(name);
     if (service === undefined) return NONE;
+    const { maxEndpointsPerService: most } = this.#limits ?? NO_LIMITS;
+    if (body.length > 2 * most) return `${body.length} instances, for limits.maxEndpointsPerService (${most})`;
     const changed = new Set([name]);
     const checks: unknown[] = [];
     const groups = new Set<string>();
@@ -291,13 +321,13 @@ export class ConsulMirror {
     const changed = new Set<string>();
     const unread = new Set<string>();
     for (const check of checks) {
-      this.#touch(check, changed);
-      if (check.serviceId !== '' && this.#services.has(check.service) && !this.#has(check)) unread.add(check.service);
+      if (check.serviceId === '' || this.#has(check)) this.#touch(check, changed);
+      else if (this.#services.has(check.service)) unread.add(check.service);
     }
     for (const check of gone) {
-      this.#touch(check, changed);
-      // The check went, or the instance with it.
-      if (check.serviceId !== '' && this.#services.has(check.service)) unread.add(check.service);
+      // The check went, or the instance with it: there is nothing to tell before that is known.
+      if (check.serviceId === '') this.#touch(check, changed);
+      else if (this.#services.has(check.service)) unread.add(check.service);
     }
     return { changed, unread };
   }
@@ -320,7 +350,9 @@ export class ConsulMirror {
     const others = (service.instances ?? []).filter((instance) => !before.includes(instance));
     this.#leaveNodes(name, service.instances);
     // What is hidden stands as it was last seen.
+    this.#size -= service.instances?.length ?? 0;
     service.instances = [...others, ...now, ...(filtered ? missing : [])];
+    this.#size += service.instances.length;
     for (const { node } of service.instances) this.#put(node, name);
     if (!filtered) for (const { node, serviceId } of missing) this.#checks.drop(node, serviceId, name);
     return missing.length > 0;
@@ -365,9 +397,17 @@ export class ConsulMirror {
   }
 
   #drop(name: string): void {
-    this.#leaveNodes(name, this.#services.get(name)?.instances);
+    const instances = this.#services.get(name)?.instances;
+    this.#size -= instances?.length ?? 0;
+    this.#leaveNodes(name, instances);
     this.#services.delete(name);
   }
+}
+
+/** The same tags in any order are the same text. Most services have one, or none. */
+function tagsText(list: unknown): string {
+  if (!Array.isArray(list)) return JSON.stringify(list) ?? '';
+  return list.length > 1 ? JSON.stringify([...list].sort()) : String(list[0] ?? '');
 }
 
 function keyOf({ node, serviceId }: Instance): string {

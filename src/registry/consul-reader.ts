@@ -132,7 +132,12 @@ export class ConsulReader {
     if (typeof found === 'string') return { kind: 'unbelievable', reason: found };
     this.#indexes.set(path, reply.index ?? 0n);
     this.#took(reply, found);
-    return undefined;
+    return this.#over();
+  }
+
+  #over(): Failure | undefined {
+    const { over } = this.#options.mirror;
+    return over === undefined ? undefined : { kind: 'unbelievable', reason: over };
   }
 
   get #byNode(): boolean {
@@ -266,7 +271,7 @@ export class ConsulReader {
     this.#indexes.set(path, reply.index ?? 0n);
     this.#took(reply, found);
     this.plan.verified('node', key, at);
-    return undefined;
+    return this.#over();
   }
 
   async #read(path: string, { exact, urgent }: How, signal: AbortSignal): Promise<ConsulReply | Failure> {

@@ -37,8 +37,8 @@ const MAX_INTERVAL_MS: Ms = 60_000;
 const POLL_MS: Ms = 900_000;
 /** Another datacenter that failed is tried again after so long. */
 const RETRY_MS: Ms = 30_000;
-/** Within any second no more than 50 begin. */
-const LIMITS = { inFlight: 50, reserved: 10, burst: 10, gap: 25 };
+/** Within any second no more than 50 begin, with one to spare. */
+const LIMITS = { inFlight: 50, reserved: 10, burst: 8, gap: 25 };
 /** So many of the most asked services are watched each by itself. */
 const HOT_WATCHES = 16;
 
@@ -90,7 +90,7 @@ export class ConsulRegistry implements Adapter, Follower {
           stale,
           maxLag,
           hotWatches: Math.floor(HOT_WATCHES / given.length),
-          newMirror: () => new ConsulMirror(this.#policy, dc ?? '', wanted),
+          newMirror: () => new ConsulMirror(this.#policy, dc ?? '', wanted, limits),
         }),
     );
     this.#marks = new ConsulMarks(this.#client, this.#gate, config.kvPrefix);

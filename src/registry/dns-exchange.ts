@@ -16,6 +16,10 @@ import type { Failure } from './sync.js';
 /** From one datagram to the same again (RFC 9520 s.3.1: a few tries). */
 const RESEND_MS: Ms = 1_000;
 const QUESTION_MS: Ms = 3_000;
+/** Of a zone that is transferred. */
+const KEPT = new Set<ReadRecord['type']>([TYPE.SRV, TYPE.A, TYPE.AAAA, TYPE.NS]);
+/** An endpoint has a name for its service, and one for its port. */
+const SRV_AN_ENDPOINT = 4;
 
 export interface Asking {
   readonly server: ListenAddress;
@@ -40,10 +44,13 @@ export interface Transfer {
   readonly records: readonly ReadRecord[];
 }
 
-/** A whole zone (RFC 5936). Never rejects. */
+/**
+ * A whole zone (RFC 5936), as far as it tells of services. Never rejects.
+ * @param maxSrv endpoints that there may be
+ */
 export function transferZone(
   { server, name, key, signal }: Omit<Asking, 'type'>,
-  { maxBytes, deadline }: { readonly maxBytes: number; readonly deadline: Ms },
+  { maxBytes, maxSrv, deadline }: { readonly maxBytes: number; readonly maxSrv: number; readonly deadline: Ms },
 ): Promise<Transfer | Failure> {
   const asking = { server, name, type: TYPE.AXFR, key, signal };
   const query = queryOf(asking);
@@ -51,6 +58,7 @@ export function transferZone(
   const answers = query.answers?.();
   const zone = name.toLowerCase();
   const records: ReadRecord[] = [];
+  let srv = 0;
   let serial: number | undefined;
   return stream<Transfer>(
     asking,
@@ -71,7 +79,12 @@ export function transferZone(
         } else if (isSoa) {
           if (record.serial !== serial) return strange('the zone changed during the transfer');
           return answers?.whole === false ? strange('the end of the transfer is not signed') : { serial, records };
-        } else records.push(record);
+        } else if (KEPT.has(record.type)) {
+          if (record.type === TYPE.SRV && ++srv > SRV_AN_ENDPOINT * maxSrv) {
+            return strange(`${srv} SRV records or more, for limits.maxEndpoints (${maxSrv})`);
+          }
+          records.push(record);
+        }
       }
       return serial === undefined ? strange('an empty transfer') : undefined;
     },

@@ -1,4 +1,6 @@
 /** From records of the DNS to services: `_SERVICE._PROTO`, `_PORTNAME._PROTO.SERVICE`, or a plain name (RFC 2782). */
+
+import type { LimitsConfig } from '../config/types.js';
 import { TYPE } from '../dns/constants.js';
 import type { ReadRecord } from '../dns/read-message.js';
 import { Notes } from './notes.js';
@@ -54,11 +56,18 @@ export function addressText(bytes: Uint8Array): string {
 /** Puts rows together to services, and keeps what was left out. */
 export class ServiceBuilder {
   readonly #policy: AddressPolicy;
+  readonly #limits: LimitsConfig | undefined;
+  /** Duplicates included, since they were last taken out. */
+  #rows = 0;
+  /** R6: why it is not believed, over the zone's limits. Nothing more is taken in then. */
+  over: string | undefined;
   readonly #services = new Map<string, Row[]>();
   readonly #notes = new Notes();
 
-  constructor(policy: AddressPolicy) {
+  /** @param limits absent: whoever lists the rows counts them */
+  constructor(policy: AddressPolicy, limits?: LimitsConfig) {
     this.#policy = policy;
+    this.#limits = limits;
   }
 
   /** The service is there, with or without an endpoint. */
@@ -75,17 +84,20 @@ export class ServiceBuilder {
   /** A root target says that the service is decidedly not available (RFC 2782). */
   srv({ name, target, port, priority, weight }: SrvRecord, place: NamePlace, addresses: readonly string[]): void {
     this.list(place.service);
-    if (target === '.') return;
+    if (target === '.' || this.over !== undefined) return;
     if (!isPort(port)) this.reject(name, `port must be 1 to 65535, not ${port}`);
     else if (addresses.length === 0) this.reject(name, `no address is known of its target ${target}`);
     else
-      for (const address of addresses)
+      for (const address of addresses) {
         this.#add(name, place, { id: `${target}:${port}`, address, port, priority, weight });
+        if (this.over !== undefined) return;
+      }
   }
 
   plain(name: string, place: NamePlace, addresses: readonly string[], port: number): void {
     this.list(place.service);
     for (const address of addresses) {
+      if (this.over !== undefined) return;
       const id = `${address.includes(':') ? `[${address}]` : address}:${port}`;
       this.#add(name, place, { id, address, port, priority: 0, weight: 1 });
     }
@@ -107,17 +119,42 @@ export class ServiceBuilder {
       return;
     }
     const named = portName === undefined ? {} : { portName };
-    this.list(service).push({ ...row, protocol, ...named, tags: [], state: 'passing' });
+    const rows = this.list(service);
+    rows.push({ ...row, protocol, ...named, tags: [], state: 'passing' });
+    this.#rows++;
+    if (this.#limits !== undefined) this.#count(service, rows, this.#limits);
+  }
+
+  /** A target with many addresses times many records: counted while it grows, and duplicates only where there are too many. */
+  #count(service: string, rows: Row[], { maxEndpoints, maxEndpointsPerService }: LimitsConfig): void {
+    if (rows.length > 2 * maxEndpointsPerService) {
+      const distinct = this.#tidy(service, rows);
+      if (distinct > maxEndpointsPerService) {
+        const limit = `limits.maxEndpointsPerService (${maxEndpointsPerService})`;
+        this.over = `service "${service}" has ${distinct} endpoints or more, more than ${limit}`;
+      }
+    }
+    if (this.#rows <= 2 * maxEndpoints) return;
+    let all = 0;
+    for (const [name, own] of this.#services) all += this.#tidy(name, own);
+    if (all > maxEndpoints) this.over = `${all} endpoints or more, more than limits.maxEndpoints (${maxEndpoints})`;
+  }
+
+  #tidy(service: string, rows: Row[]): number {
+    const distinct = collapseRows(rows);
+    this.#rows -= rows.length - distinct.length;
+    this.#services.set(service, distinct);
+    return distinct.length;
   }
 }
 
-/** The services of a whole zone. Targets outside of it are host names, to be looked up later (R28). */
+/** The services of a whole zone, or why they are over the limits (R6). Targets outside of it are host names, to be looked up later (R28). */
 export function zoneServices(
   zone: string,
   records: readonly ReadRecord[],
-  { port, policy }: RecordOptions,
-): { readonly services: Listing[]; readonly rejected: Rejected[] } {
-  const builder = new ServiceBuilder(policy);
+  { port, policy, limits }: RecordOptions & { readonly limits: LimitsConfig },
+): { readonly services: Listing[]; readonly rejected: Rejected[] } | string {
+  const builder = new ServiceBuilder(policy, limits);
   const hosts = hostsOf(records);
   const targets = new Set<string>();
   for (const record of records) {
@@ -127,14 +164,14 @@ export function zoneServices(
     if (place === undefined) builder.reject(record.name, 'fits none of _SERVICE._tcp, _PORT._tcp.SERVICE, SERVICE');
     else builder.srv(record, place, hosts.get(record.target) ?? elsewhere(record.target, zone));
   }
-  if (port === undefined) return builder.build(zone);
+  if (port === undefined) return builder.over ?? builder.build(zone);
   for (const [name, addresses] of hosts) {
     const labels = labelsBelow(name, zone);
     // Hosts that others point at are no services themselves.
     const place = labels.length === 1 && !targets.has(name) ? placeOf(labels) : undefined;
     if (place !== undefined) builder.plain(name, place, addresses, port);
   }
-  return builder.build(zone);
+  return builder.over ?? builder.build(zone);
 }
 
 /** In the zone, a target without an address has none. */

@@ -2,7 +2,7 @@
  * A zone of another name server taken whole: its serial is asked for, and when that moved the zone is transferred. A
  * serial that went back is believed when two reads some time apart agree (R6), and begins a new epoch (R7).
  */
-import type { ListenAddress } from '../config/types.js';
+import type { LimitsConfig, ListenAddress } from '../config/types.js';
 import { RCODE, TYPE } from '../dns/constants.js';
 import type { Ms } from '../system/clock.js';
 import { askServer, isLaterSerial, type Transfer, transferZone } from './dns-exchange.js';
@@ -19,7 +19,7 @@ export interface DnsTransferOptions {
   readonly zone: string;
   readonly port: number | undefined;
   readonly policy: AddressPolicy;
-  readonly maxBytes: number;
+  readonly limits: LimitsConfig;
   /** Monotonic. */
   readonly mono: () => Ms;
 }
@@ -55,8 +55,9 @@ export class DnsTransfer {
     if (typeof serial !== 'number') return serial;
     if (serial === this.#serial && !fresh) return { kind: 'confirmed' };
     if (this.#isBehind(serial) && !this.#agrees(serial)) return { kind: 'behind', serial };
-    const { maxBytes } = this.#options;
-    const transfer = await transferZone({ server, name: zone, key, signal }, { maxBytes, deadline: TRANSFER_MS });
+    const { maxBody: maxBytes, maxEndpoints: maxSrv } = this.#options.limits;
+    const bounds = { maxBytes, maxSrv, deadline: TRANSFER_MS };
+    const transfer = await transferZone({ server, name: zone, key, signal }, bounds);
     return 'reason' in transfer ? transfer : this.#take(transfer);
   }
 
@@ -81,18 +82,21 @@ export class DnsTransfer {
     return serial === doubt.serial || isLaterSerial(serial, doubt.serial);
   }
 
-  #take({ serial, records }: Transfer): Observation | Behind {
+  #take({ serial, records }: Transfer): Observation | Failure | Behind {
+    const { zone } = this.#options;
+    const contents = zoneServices(zone, records, this.#options);
+    // The serial is not taken in either: otherwise what was not believed would be confirmed by it.
+    if (typeof contents === 'string') return { kind: 'unbelievable', reason: contents };
     if (this.#isBehind(serial)) {
       if (!this.#agrees(serial)) return { kind: 'behind', serial };
       this.#epoch = `${EPOCH} from serial ${serial}`;
     }
     this.#serial = serial;
     this.#doubt = undefined;
-    const { zone } = this.#options;
     return {
       kind: 'list',
       epoch: this.#epoch,
-      ...zoneServices(zone, records, this.#options),
+      ...contents,
       releases: [],
       removalsBelievable: true,
     };

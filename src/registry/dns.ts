@@ -48,7 +48,7 @@ export class DnsRegistry implements Adapter {
     if (names === undefined) {
       this.deadline = servers.length * (ROUND_MS + TRANSFER_MS);
       const mono = (): Ms => performance.now();
-      this.#transfer = new DnsTransfer({ servers, zone, port, policy, maxBytes: limits.maxBody, mono });
+      this.#transfer = new DnsTransfer({ servers, zone, port, policy, limits, mono });
     } else {
       this.deadline = servers.length * ROUND_MS + names.length * NAME_MS;
       this.#lookups = new DnsLookups({ names, port, policy });

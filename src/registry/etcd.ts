@@ -26,6 +26,11 @@ const LIVENESS_MS: Ms = 5_000;
 /** Liveness reads come as often as this, however long `softTtl`. */
 const MAX_INTERVAL_MS: Ms = 60_000;
 
+/** Beside its endpoints, for settings and a release mark. */
+const KEYS_A_SERVICE = 2;
+/** That are none of ours, or wrong. */
+const OTHER_KEYS = 1_000;
+
 /** What was read last. */
 interface Known {
   readonly endpoint: string;
@@ -49,6 +54,7 @@ export class EtcdRegistry implements Adapter, Follower {
   readonly #endpoints: readonly string[];
   readonly #prefix: string;
   readonly #newMirror: () => EtcdMirror;
+  readonly #maxKeys: number;
   readonly #client: HttpClient;
   readonly #gateway: EtcdGateway;
   #first = 0;
@@ -64,6 +70,7 @@ export class EtcdRegistry implements Adapter, Follower {
     const policy = new AddressPolicy(allowAddresses, false);
     const layout = (config.layout === 'skydns' ? skydnsLayout : plainLayout)(policy, config.port);
     this.#newMirror = () => new EtcdMirror(this.#prefix, layout);
+    this.#maxKeys = limits.maxEndpoints + KEYS_A_SERVICE * limits.maxServices + OTHER_KEYS;
     this.#client = new HttpClient(config);
     this.#gateway = new EtcdGateway(config, this.#client, limits.maxBody);
   }
@@ -103,7 +110,7 @@ export class EtcdRegistry implements Adapter, Follower {
     );
     if (isFailure(watch)) return `${known.endpoint}: ${watch.reason}`;
     for await (const message of watch.messages) {
-      const end = apply(known, message, deliver);
+      const end = apply(known, message, deliver) ?? this.#tooMany(known.mirror.size);
       if (end !== undefined) return `${known.endpoint}: ${end}`;
     }
     return `${known.endpoint}: the watch ended`;
@@ -130,10 +137,14 @@ export class EtcdRegistry implements Adapter, Follower {
   }
 
   async #list(endpoint: string, signal: AbortSignal): Promise<Observation | Failure> {
-    const reply = await this.#gateway.range(endpoint, this.#range(), signal, LIST_MS);
+    // So many are sent at most, whatever there is; and how many there are is told all the same.
+    const limit = Number.isSafeInteger(this.#maxKeys) ? { limit: String(this.#maxKeys + 1) } : {};
+    const reply = await this.#gateway.range(endpoint, { ...this.#range(), ...limit }, signal, LIST_MS);
     if (isFailure(reply)) return reply;
     const head = readHead(reply);
     if ('reason' in head) return head;
+    const tooMany = this.#tooMany(head.count);
+    if (tooMany !== undefined) return { kind: 'unbelievable', reason: tooMany };
     const { epoch, revision } = head;
     const mirror = this.#newMirror();
     const before = this.#known?.epoch === epoch ? this.#known.mirror : undefined;
@@ -154,6 +165,12 @@ export class EtcdRegistry implements Adapter, Follower {
       ...contents,
       removalsBelievable: mirror.doubt === undefined,
     };
+  }
+
+  /** R6. An endpoint is a key at least. */
+  #tooMany(keys: number): string | undefined {
+    if (keys <= this.#maxKeys) return undefined;
+    return `${keys} keys, more than limits.maxEndpoints and limits.maxServices have room for (${this.#maxKeys})`;
   }
 
   /** The same failures give the same words, in whatever order the members were asked. */

@@ -27,7 +27,7 @@ export interface Failure {
 export interface PollContext {
   /** Aborted when the loop no longer waits. */
   readonly signal: AbortSignal;
-  /** True when the caller has no list: `confirmed` and `change` would tell it nothing. */
+  /** True when the caller has no list, or did not believe the last one: `confirmed` and `change` would tell it nothing. */
   readonly fresh: boolean;
 }
 
@@ -120,6 +120,8 @@ export class SyncLoop {
   readonly #revisions = new RevisionMemory();
   readonly #pace: Pace;
   readonly #ended = new AbortController();
+  /** The last list was over the limits: that nothing is newer says nothing of what is here. */
+  #refused = false;
   #stopped = false;
   #failing = false;
   #woken = false;
@@ -287,7 +289,7 @@ export class SyncLoop {
 
   async #poll(): Promise<Observation | Failure> {
     const { adapter } = this;
-    const fresh = this.#memory.empty;
+    const fresh = this.#memory.empty || this.#refused;
     try {
       const result = await this.#flight.run((signal) => adapter.poll({ signal, fresh }), adapter.deadline);
       if (result !== LATE) return result;
@@ -300,6 +302,7 @@ export class SyncLoop {
   #judge(observation: Observation | Failure): Observation | Failure {
     if (observation.kind !== 'list') return observation;
     const reason = this.#memory.overLimit(observation, this.#options.limits);
+    this.#refused = reason !== undefined;
     if (reason !== undefined) return { kind: 'unbelievable', reason };
     const { epoch, revision } = observation;
     const now = this.#options.clock.now().boot;

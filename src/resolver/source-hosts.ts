@@ -27,6 +27,8 @@ export class SourceHosts {
   readonly #services = new Map<string, Set<string>>();
   /** What was found that may be no endpoint, by host. */
   readonly #refused = new Map<string, string>();
+  /** Why what was found is not taken in, by host: there are too many addresses. */
+  readonly #over = new Map<string, string>();
 
   constructor(table: HostTable) {
     this.#table = table;
@@ -89,6 +91,8 @@ export class SourceHosts {
       if (kind === undefined) allowed.push(address);
       else fault ??= `${address} is ${kind} (allowAddresses would permit it)`;
     }
+    if (allowed.length <= MAX_ADDRESSES) this.#over.delete(host);
+    else this.#over.set(host, `${allowed.length} addresses, of which ${MAX_ADDRESSES} are taken`);
     if (fault === undefined) this.#refused.delete(host);
     else this.#refused.set(host, fault);
     const before = this.#good.get(host) ?? [];
@@ -99,6 +103,12 @@ export class SourceHosts {
     return [...services].map((name) => this.#expanded(this.#listings.get(name)!));
   }
 
+  /** R6: what was found of a host is over the zone's limits, and not taken in; undefined: it is. */
+  refuse(host: string, over: string | undefined): void {
+    if (over !== undefined) this.#over.set(host, `what was found is not taken in: ${over}`);
+    else if (this.#over.get(host)?.startsWith('what was found')) this.#over.delete(host);
+  }
+
   /** All listings with host names, as they are now. */
   all(): Listing[] {
     return [...this.#listings.values()].map((listing) => this.#expanded(listing));
@@ -107,7 +117,7 @@ export class SourceHosts {
   /** What is wrong with a host, a sentence each. */
   *problems(): Iterable<string> {
     for (const host of this.#services.keys()) {
-      const fault = this.#table.reason(host) ?? this.#refused.get(host);
+      const fault = this.#table.reason(host) ?? this.#over.get(host) ?? this.#refused.get(host);
       const good = this.#good.get(host);
       if (good !== undefined && fault !== undefined) yield `${host}: ${fault}; its last addresses stand`;
       else if (good === undefined) {
@@ -142,6 +152,7 @@ export class SourceHosts {
       if (hosts.has(host) || !services?.delete(name) || services.size > 0) continue;
       this.#services.delete(host);
       this.#refused.delete(host);
+      this.#over.delete(host);
       this.#good.delete(host);
       this.#table.unwant(host, this);
     }

@@ -132,7 +132,10 @@ export class ZoneSource implements Layer {
     if (!heard) this.#behind = true;
     const about = { at: now.boot, epoch: this.epoch ?? '', gone: [], releases: [], rejected: [] };
     const report = { kind: 'change', services, ...about } as const;
-    if (this.from === 'none' || this.catalog.overLimit(report) !== undefined) return new Set();
+    if (this.from === 'none') return new Set();
+    const over = this.catalog.overLimit(report);
+    for (const { rows } of services) for (const { host } of rows) if (host !== undefined) this.hosts.refuse(host, over);
+    if (over !== undefined) return new Set();
     for (const { name, rows } of services) this.#announce(this.catalog.services.get(name), rows);
     return this.catalog.apply(report, {
       boot: now.boot,
