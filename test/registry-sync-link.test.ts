@@ -31,6 +31,7 @@ class Inbox {
 function linkOptions(folder: string, more: Partial<SyncLinkOptions>): SyncLinkOptions {
   return {
     snapshotFolder: folder,
+    hostsFile: join(folder, 'registry-hosts.json'),
     machine: 'm',
     log: () => undefined,
     onReport: () => undefined,

@@ -523,6 +523,7 @@ t.test('the sync worker writes snapshots and flushes them at the end', async (t)
   const problems: unknown[] = [];
   const link = new SyncLink({
     snapshotFolder: folder,
+    hostsFile: join(folder, 'registry-hosts.json'),
     machine: 'm1',
     log: (_level, event) => problems.push(event),
     onReport: () => undefined,

@@ -71,14 +71,14 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
 
   constructor(
     config: ConsulRegistryConfig,
-    { softTtl, limits, allowAddresses, datacenters = [] }: ConsulRegistryOptions,
+    { softTtl, limits, allowAddresses, datacenters = [], lookup }: ConsulRegistryOptions,
   ) {
     this.identity = registryIdentity(config);
     this.interval = Math.min(MAX_INTERVAL_MS, softTtl / 2);
     this.presenceDeadline = Math.min(LIVENESS_MS, this.interval);
     this.#config = config;
     this.#policy = new AddressPolicy(allowAddresses, false);
-    this.#http = new HttpClient(config, READ_LIMITS.inFlight + LOOK_UP_LIMITS.inFlight);
+    this.#http = new HttpClient(config, lookup, READ_LIMITS.inFlight + LOOK_UP_LIMITS.inFlight);
     this.#client = new ConsulClient(config, this.#http, limits.maxBody);
     this.#reads = new AskedReads({ client: this.#client, stale: config.stale, maxLag: config.maxLag });
     this.#marks = new ConsulMarks(this.#client, this.#gate, config.kvPrefix);

@@ -3,7 +3,9 @@
  * which are watched, and reads of the services that changed. Agents are asked in turn, the last that answered first.
  * The trust domain, a name of the whole of Consul's data, is the epoch, with the lineage of the index (R7).
  */
+
 import { setMaxListeners } from 'node:events';
+import type { LookupFunction } from 'node:net';
 import type { Cidr, ConsulRegistryConfig, LimitsConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
 import { ConsulClient } from './consul-client.js';
@@ -29,6 +31,8 @@ export interface ConsulRegistryOptions {
   readonly datacenters?: readonly string[];
   /** Services that are read. */
   readonly wanted?: (service: string) => boolean;
+  /** Of host names of the registry itself, see registry-hosts.ts. */
+  readonly lookup?: LookupFunction | undefined;
 }
 
 const LIVENESS_MS: Ms = 5_000;
@@ -70,14 +74,14 @@ export class ConsulRegistry implements Adapter, Follower {
   #nodesVersion = '';
 
   constructor(config: ConsulRegistryConfig, options: ConsulRegistryOptions) {
-    const { softTtl, limits, allowAddresses, datacenters = [], wanted } = options;
+    const { softTtl, limits, allowAddresses, datacenters = [], wanted, lookup } = options;
     this.identity = registryIdentity(config);
     this.interval = Math.min(MAX_INTERVAL_MS, softTtl / 2);
     this.presenceDeadline = Math.min(LIVENESS_MS, this.interval);
     this.#config = config;
     this.#withNodes = datacenters.length > 0;
     this.#policy = new AddressPolicy(allowAddresses, false);
-    this.#http = new HttpClient(config, LIMITS.inFlight);
+    this.#http = new HttpClient(config, lookup, LIMITS.inFlight);
     this.#client = new ConsulClient(config, this.#http, limits.maxBody);
     const { stale, maxLag } = config;
     const given = datacenters.length > 0 ? datacenters : [config.datacenter];

@@ -2,6 +2,7 @@
  * etcd as a registry, by its v3 JSON gateway: everything below a prefix is read once and then watched. The cluster's
  * id is the epoch (R7). Members are asked in turn, beginning with the last that answered.
  */
+import type { LookupFunction } from 'node:net';
 import type { Cidr, EtcdRegistryConfig, LimitsConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
 import { decode, EtcdGateway, encode, type RangeReply, rangeEnd, type WatchMessage } from './etcd-gateway.js';
@@ -18,6 +19,8 @@ export interface EtcdRegistryOptions {
   readonly softTtl: Ms;
   readonly limits: LimitsConfig;
   readonly allowAddresses: readonly Cidr[];
+  /** Of host names of the registry itself, see registry-hosts.ts. */
+  readonly lookup?: LookupFunction | undefined;
 }
 
 /** For one member to give a whole list. */
@@ -60,7 +63,7 @@ export class EtcdRegistry implements Adapter, Follower {
   #first = 0;
   #known: Known | undefined;
 
-  constructor(config: EtcdRegistryConfig, { softTtl, limits, allowAddresses }: EtcdRegistryOptions) {
+  constructor(config: EtcdRegistryConfig, { softTtl, limits, allowAddresses, lookup }: EtcdRegistryOptions) {
     this.identity = registryIdentity(config);
     this.interval = Math.min(MAX_INTERVAL_MS, softTtl / 2);
     this.presenceDeadline = Math.min(LIVENESS_MS, this.interval);
@@ -71,7 +74,7 @@ export class EtcdRegistry implements Adapter, Follower {
     const layout = (config.layout === 'skydns' ? skydnsLayout : plainLayout)(policy, config.port);
     this.#newMirror = () => new EtcdMirror(this.#prefix, layout);
     this.#maxKeys = limits.maxEndpoints + KEYS_A_SERVICE * limits.maxServices + OTHER_KEYS;
-    this.#client = new HttpClient(config);
+    this.#client = new HttpClient(config, lookup);
     this.#gateway = new EtcdGateway(config, this.#client, limits.maxBody);
   }
 

@@ -1,5 +1,6 @@
 /** HTTP as registries are asked: one pool of connections a source, a deadline on every wait, bodies of bounded size. */
 import { createHash } from 'node:crypto';
+import type { LookupFunction } from 'node:net';
 import type { Readable } from 'node:stream';
 import type { Agent } from 'undici';
 import type { TlsConfig } from '../config/types.js';
@@ -43,13 +44,18 @@ const CONNECTIONS = 4;
 export class HttpClient {
   readonly #files: TlsConfig;
   readonly #connections: number;
+  readonly #lookup: LookupFunction | undefined;
   #agent: { readonly agent: Agent; readonly material: string } | undefined;
   #closed = false;
 
-  /** @param connections to one server at once, at most */
-  constructor(files: TlsConfig, connections = CONNECTIONS) {
+  /**
+   * @param lookup of host names; without it the host's own resolver is asked
+   * @param connections to one server at once, at most
+   */
+  constructor(files: TlsConfig, lookup?: LookupFunction, connections = CONNECTIONS) {
     this.#files = files;
     this.#connections = connections;
+    this.#lookup = lookup;
   }
 
   close(): void {
@@ -120,7 +126,14 @@ export class HttpClient {
         connections: this.#connections,
         keepAliveTimeout: KEEP_ALIVE_MS,
         keepAliveMaxTimeout: KEEP_ALIVE_MS,
-        connect: { ...tls, ...this.#name(), timeout: CONNECT_MS, keepAlive: true, keepAliveInitialDelay: 30_000 },
+        connect: {
+          ...tls,
+          ...this.#name(),
+          ...(this.#lookup === undefined ? {} : { lookup: this.#lookup }),
+          timeout: CONNECT_MS,
+          keepAlive: true,
+          keepAliveInitialDelay: 30_000,
+        },
       });
       this.#agent = { agent, material };
     }

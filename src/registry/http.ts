@@ -1,4 +1,5 @@
 /** Any HTTP server that gives its targets in the form of Prometheus HTTP service discovery, read every `interval`. */
+import type { LookupFunction } from 'node:net';
 import type { Cidr, HttpRegistryConfig, LimitsConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
 import { HttpClient } from './http-client.js';
@@ -12,6 +13,8 @@ import type { Adapter, Failure, Observation, PollContext } from './sync.js';
 export interface HttpRegistryOptions {
   readonly limits: LimitsConfig;
   readonly allowAddresses: readonly Cidr[];
+  /** Of host names of the registry itself, see registry-hosts.ts. */
+  readonly lookup?: LookupFunction | undefined;
 }
 
 /** A URL says nothing of which list it is: there is one for ever (R7). */
@@ -30,7 +33,7 @@ export class HttpRegistry implements Adapter {
   readonly #targets: TargetsOptions;
   readonly #client: HttpClient;
 
-  constructor(config: HttpRegistryConfig, { limits, allowAddresses }: HttpRegistryOptions) {
+  constructor(config: HttpRegistryConfig, { limits, allowAddresses, lookup }: HttpRegistryOptions) {
     this.identity = registryIdentity(config);
     this.interval = config.interval;
     this.deadline = Math.min(MAX_DEADLINE_MS, Math.max(1000, config.interval));
@@ -43,7 +46,7 @@ export class HttpRegistry implements Adapter {
       where: shownUrl(config.url),
       limits,
     };
-    this.#client = new HttpClient(config);
+    this.#client = new HttpClient(config, lookup);
   }
 
   close(): void {

@@ -1,4 +1,5 @@
 /** The adapter of a registry, by its type. */
+import type { LookupFunction } from 'node:net';
 import type { Cidr, FilterConfig, LimitsConfig, RegistryConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
 import { ConsulRegistry, type ConsulRegistryOptions } from './consul.js';
@@ -25,6 +26,8 @@ export interface AdapterZone {
   readonly naming: 'rfc2782' | 'consul';
   /** With `naming: consul`: those that are answered. */
   readonly datacenters: readonly string[];
+  /** Of host names of the registry itself, see registry-hosts.ts. */
+  readonly lookup?: LookupFunction | undefined;
 }
 
 export function openAdapter(config: RegistryConfig, zone: AdapterZone): Adapter {
@@ -36,8 +39,8 @@ export function openAdapter(config: RegistryConfig, zone: AdapterZone): Adapter 
 }
 
 function openKind(config: RegistryConfig, whole: AdapterZone): Adapter {
-  const { softTtl, limits, allowAddresses } = whole;
-  const zone = { softTtl, limits, allowAddresses };
+  const { softTtl, limits, allowAddresses, lookup } = whole;
+  const zone = { softTtl, limits, allowAddresses, lookup };
   switch (config.type) {
     case 'file':
       return new FileRegistry(config, zone);

@@ -167,6 +167,8 @@ class Daemon {
     this.#sync = new SyncLink({
       snapshotFolder: snapshotFolder(this.#config.stateDir),
       machine,
+      hostsFile: join(this.#config.stateDir, 'registry-hosts.json'),
+      hostOf: (host) => this.#forward.hostOf(host),
       log: log.log,
       onReport: (zone, registry, report) => this.#reports.add(zone, registry, report),
       onLookedUp: (zone, service, found) => {

@@ -6,6 +6,7 @@ import { Forwarder } from '../forward/forwarder.js';
 import { RESOLV_CONF_BYTES, readResolvConf } from '../forward/resolv-conf.js';
 import type { AgentSettings, ForwarderSettings } from '../forward/settings.js';
 import type { Upstream } from '../forward/upstreams.js';
+import type { HostFound } from '../registry/registry-hosts.js';
 import { allowed, allows } from '../server/acl.js';
 import type { ForwardSettings } from '../server/answer-server.js';
 import type { KeptAnswer } from '../server/kept-answers.js';
@@ -106,6 +107,12 @@ export class ForwardLink {
   /** R28: looks host names up, in the background. */
   lookUp(hosts: readonly string[]): void {
     this.#lookup.look(hosts);
+  }
+
+  /** D51: what a registry's own host name is, by whoever is asked for other names. */
+  async hostOf(host: string): Promise<HostFound> {
+    if (!this.#lookup.canAsk) return { kind: 'nobody' };
+    return this.#lookup.resolve(host);
   }
 
   stop(): void {

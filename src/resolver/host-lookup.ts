@@ -52,6 +52,11 @@ export class HostLookup {
     this.#bootstrap = bootstrap.length === 0 ? undefined : new Forwarder({ ...rest, upstreams: bootstrap });
   }
 
+  /** There is somebody to ask. */
+  get canAsk(): boolean {
+    return this.#options.forward() !== undefined || this.#bootstrap !== undefined;
+  }
+
   /** Each is told of once, in a while. */
   look(hosts: readonly string[]): void {
     for (const host of hosts) this.#waiting.add(host);
@@ -69,15 +74,18 @@ export class HostLookup {
       if (this.#active >= AT_ONCE) return;
       this.#waiting.delete(host);
       this.#active++;
-      this.#resolve(host)
-        .catch((error: Error): HostResult => ({ kind: 'failed', reason: error.message }))
-        .then((result) => {
-          this.#active--;
-          if (this.#stopped) return;
-          this.#options.found(host, result);
-          this.#next();
-        });
+      this.resolve(host).then((result) => {
+        this.#active--;
+        if (this.#stopped) return;
+        this.#options.found(host, result);
+        this.#next();
+      });
     }
+  }
+
+  /** At once. Never rejects. */
+  resolve(host: string): Promise<HostResult> {
+    return this.#resolve(host).catch((error: Error): HostResult => ({ kind: 'failed', reason: error.message }));
   }
 
   async #resolve(host: string): Promise<HostResult> {

@@ -7,6 +7,7 @@ import { registryIdentity } from '../registry/identity.js';
 import type { LookUp } from '../registry/look-up.js';
 import { PackedListings } from '../registry/packed-listings.js';
 import type { Report } from '../registry/registry.js';
+import type { HostFound } from '../registry/registry-hosts.js';
 import type { Ms, WallMs } from '../system/clock.js';
 import type { Log } from './resolver.js';
 import {
@@ -22,6 +23,9 @@ export interface SyncLinkOptions {
   /** Made when it is missing. */
   readonly snapshotFolder: string;
   readonly machine: string | undefined;
+  readonly hostsFile: string;
+  /** Host names of registries (D51). Never rejects. */
+  readonly hostOf?: (host: string) => Promise<HostFound>;
   readonly log: Log;
   /** `registry` is the index in the zone's `registries`. */
   readonly onReport: (zone: string, registry: number, report: Report) => void;
@@ -42,6 +46,7 @@ const RESPAWN = { base: 100, cap: 10_000 };
 /** A worker that ran so long was a good one. */
 const GOOD_RUN_MS: Ms = 60_000;
 const TERMINATE_MS: Ms = 500;
+const NOBODY: HostFound = { kind: 'nobody' };
 
 export class SyncLink {
   readonly #options: SyncLinkOptions;
@@ -146,8 +151,8 @@ export class SyncLink {
   }
 
   #spawn(): void {
-    const { snapshotFolder, machine, workerUrl } = this.#options;
-    const data: SyncWorkerData = { snapshotFolder, machine };
+    const { snapshotFolder, machine, hostsFile, workerUrl } = this.#options;
+    const data: SyncWorkerData = { snapshotFolder, machine, hostsFile };
     const started = performance.now();
     const worker = new Worker(workerUrl ?? new URL('./sync-worker.js', import.meta.url), { workerData: data });
     this.#worker = worker;
@@ -209,6 +214,13 @@ export class SyncLink {
           this.#options.onLookedUp?.(message.source.zone, message.service, message.found);
         }
         break;
+      case 'host': {
+        const { host } = message;
+        void (this.#options.hostOf?.(host) ?? Promise.resolve(NOBODY)).then((found) =>
+          this.#post({ op: 'host-found', host, found }),
+        );
+        break;
+      }
       case 'watch-failed': {
         const { zone, identity } = message.source;
         this.#options.log('warn', 'registry-watch-failed', { zone, registry: identity, reason: message.reason });

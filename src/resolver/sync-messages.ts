@@ -4,6 +4,7 @@ import type { Cidr, LimitsConfig, RegistryConfig, ZoneConfig } from '../config/t
 import type { LookUp } from '../registry/look-up.js';
 import type { ListingFacts } from '../registry/packed-listings.js';
 import type { Report } from '../registry/registry.js';
+import type { HostFound } from '../registry/registry-hosts.js';
 import type { Ms, WallMs } from '../system/clock.js';
 
 /** A zone as far as syncing goes. */
@@ -38,6 +39,8 @@ export type Outline = WithoutServices<BigReport> & { readonly facts: ListingFact
 export type SmallReport = Exclude<Report, BigReport>;
 
 export interface SyncWorkerData {
+  /** Where addresses of registries are remembered. */
+  readonly hostsFile: string;
   readonly snapshotFolder: string;
   readonly machine: string | undefined;
 }
@@ -55,6 +58,8 @@ export type ToSyncWorker =
   | { readonly op: 'know'; readonly zone: string; readonly add: readonly string[]; readonly drop: readonly string[] }
   | { readonly op: 'order'; readonly zone: string; readonly services: readonly string[] }
   | { readonly op: 'look-up'; readonly zone: string; readonly service: string }
+  /** What a registry's host name is. */
+  | { readonly op: 'host-found'; readonly host: string; readonly found: HostFound }
   | { readonly op: 'relist' }
   /** R3: the services of a zone that are asked most, the first first. */
   | { readonly op: 'most-asked'; readonly zone: string; readonly services: readonly string[] }
@@ -69,6 +74,8 @@ export type FromSyncWorker =
   | { readonly op: 'part'; readonly source: SyncSource; readonly first: boolean; readonly services: Uint8Array }
   | { readonly op: 'outline'; readonly source: SyncSource; readonly first: boolean; readonly outline: Outline }
   | { readonly op: 'looked-up'; readonly source: SyncSource; readonly service: string; readonly found: LookUp }
+  /** What is this host name of a registry? */
+  | { readonly op: 'host'; readonly host: string }
   | { readonly op: 'watch-failed'; readonly source: SyncSource; readonly reason: string }
   | { readonly op: 'snapshot-problem'; readonly zone: string; readonly reason: string | undefined }
   | { readonly op: 'snapshot-written'; readonly zone: string; readonly wall: WallMs; readonly bytes: number }

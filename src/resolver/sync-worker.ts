@@ -5,6 +5,7 @@ import type { RegistryConfig } from '../config/types.js';
 import { openAdapter } from '../registry/open.js';
 import { pack } from '../registry/packed-listings.js';
 import type { Report } from '../registry/registry.js';
+import { type HostFound, RegistryHosts } from '../registry/registry-hosts.js';
 import { SyncLoop } from '../registry/sync.js';
 import { bootClock } from '../system/boot-clock.js';
 import type { FromSyncWorker, SyncSource, SyncWorkerData, SyncZone, ToSyncWorker } from './sync-messages.js';
@@ -22,9 +23,20 @@ class SyncWorker {
   /** Loops that have not been stopped; the value continues one that waits for `next`. */
   readonly #live = new Map<number, () => void>();
   #lastLoop = 0;
+  readonly #hosts: RegistryHosts;
+  /** Host names that were asked for. */
+  readonly #asked = new Map<string, (found: HostFound) => void>();
 
-  constructor(port: MessagePort, { snapshotFolder, machine }: SyncWorkerData) {
+  constructor(port: MessagePort, { snapshotFolder, machine, hostsFile }: SyncWorkerData) {
     this.#port = port;
+    this.#hosts = new RegistryHosts({
+      file: hostsFile,
+      ask: (host) =>
+        new Promise((resolve) => {
+          this.#asked.set(host, resolve);
+          this.#send({ op: 'host', host });
+        }),
+    });
     this.#writer = new SnapshotWriter({
       folder: snapshotFolder,
       machine,
@@ -47,6 +59,10 @@ class SyncWorker {
         break;
       case 'look-up':
         this.#lookUp(message.zone, message.service);
+        break;
+      case 'host-found':
+        this.#asked.get(message.host)?.(message.found);
+        this.#asked.delete(message.host);
         break;
       case 'relist':
         for (const { loops } of this.#zones.values()) for (const loop of loops.values()) loop.relist();
@@ -115,7 +131,7 @@ class SyncWorker {
   }
 
   #loop(zone: SyncZone, config: RegistryConfig, registry: number): [number, SyncLoop] {
-    const adapter = openAdapter(config, zone);
+    const adapter = openAdapter(config, { ...zone, lookup: this.#hosts.lookup });
     const id = ++this.#lastLoop;
     this.#live.set(id, () => undefined);
     const source = { zone: zone.name, registry, identity: adapter.identity, loop: id };
