@@ -1,7 +1,8 @@
 /** D51: what a registry's own host name is, and what is remembered of it. */
 
 import type { LookupAddress } from 'node:dns';
-import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { type HostFound, RegistryHosts } from '../src/registry/registry-hosts.js';
@@ -9,7 +10,9 @@ import { type HostFound, RegistryHosts } from '../src/registry/registry-hosts.js
 const found = (...addresses: string[]): HostFound => ({ kind: 'addresses', addresses });
 
 function hosts(t: Test, answer: (host: string) => HostFound | Promise<HostFound>, text?: string) {
-  const file = join(t.testdir({}), 'hosts.json');
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-'));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const file = join(folder, 'hosts.json');
   if (text !== undefined) writeFileSync(file, text);
   const asked: string[] = [];
   const ask = async (host: string): Promise<HostFound> => {

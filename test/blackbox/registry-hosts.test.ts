@@ -1,10 +1,11 @@
 /** The real program with a registry that is given by host name, while its name server comes and goes (D51). */
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { RCODE, TYPE } from '../../src/dns/constants.js';
 import { a, FakeUpstream } from '../forward-fixture.js';
-import { freePort, Host, until } from './program.js';
+import { freePort, Host, until, ZONE } from './program.js';
 
 t.setTimeout(120_000);
 
@@ -27,9 +28,20 @@ for (const how of ['bootstrap', 'forward'] as const) {
     host.port = await freePort();
     const servers = `["127.0.0.1:${server.at.port}"]`;
     const at = (registry.address() as AddressInfo).port;
-    host.configure(
-      [`registry: { type: http, url: "http://registry.example.com:${at}/", serviceLabel: job, interval: 1s }`],
-      [how === 'bootstrap' ? `bootstrap: ${servers}` : `forward: { upstreams: ${servers} }`],
+    writeFileSync(
+      host.config,
+      `version: 1
+listen: ["127.0.0.1:${host.port}"]
+stateDir: state
+runDir: run
+${how === 'bootstrap' ? `bootstrap: ${servers}` : `forward: { upstreams: ${servers} }`}
+zones:
+  - name: ${ZONE}
+    registry: { type: http, url: "http://registry.example.com:${at}/", serviceLabel: job, interval: 1s }
+    softTtl: 2s
+    allowAddresses: ["127.0.0.0/8"]
+    check: { type: none }
+`,
     );
     let resolver = await host.serve();
     await resolver.said('zone-synced');

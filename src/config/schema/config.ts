@@ -62,7 +62,7 @@ export const configOptions = {
   bootstrap: list(
     listenAddress('A server.', {}),
     '["192.0.2.53:53"]',
-    'Name servers for the host names of endpoints, asked in order while nothing is forwarded (R28). With `forward` its upstreams are asked.',
+    'Name servers for the host names of endpoints (R28) and of registries, asked in order while nothing is forwarded. With `forward` its upstreams are asked.',
     { default: [] },
   ),
   prober: section(
