@@ -108,7 +108,10 @@ export class Protocol {
     for (;;) {
       const { rcode } = await this.ask('web.svc.test', 'A');
       const inner = await this.ask('web.inner.svc.test', 'A');
-      if (rcode === 0 && inner.rcode === 0) return this;
+      // A zone's names are there before the zone is whole, and before that nothing of it is denied (R25).
+      const none = await this.ask('not-there.svc.test', 'A');
+      const noneInner = await this.ask('not-there.inner.svc.test', 'A');
+      if (rcode === 0 && inner.rcode === 0 && none.rcode === 3 && noneInner.rcode === 3) return this;
     }
   }
 

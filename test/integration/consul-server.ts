@@ -218,6 +218,8 @@ export class ConsulServer {
       performance: { raft_multiplier: 1 },
       gossip_lan: { gossip_interval: '100ms', probe_interval: '200ms', probe_timeout: '100ms', suspicion_mult: 3 },
       gossip_wan: { gossip_interval: '100ms', probe_interval: '200ms', probe_timeout: '100ms', suspicion_mult: 3 },
+      // Who is stopped comes back: it stays a member.
+      autopilot: { cleanup_dead_servers: false },
       leave_on_terminate: false,
       skip_leave_on_interrupt: true,
       disable_update_check: true,
