@@ -492,7 +492,9 @@ async function consulStories(t: Test): Promise<void> {
     const late = new Running(t, second);
     await until('said', () => late.said.some(({ event }) => event === 'not-registered'));
     await new Promise((resolve) => setTimeout(resolve, 2 * TTL));
-    t.ok(await passing(agent, first), 'who is registered stays');
+    t.ok(await held(agent, first), 'who is registered stays');
+    // A sign of life of a busy machine may be late; the next one is taken.
+    await until('and passes', () => passing(agent, first));
     rmSync(join(disk, 'full'));
     await until('registered, once there is room', () => passing(agent, second));
     await until('both said to be', () => before.state === 'registered' && late.state === 'registered');
