@@ -187,7 +187,9 @@ class Daemon {
 
   async run(): Promise<number> {
     const stop = (signal: NodeJS.Signals): Promise<number> => (this.#stopping = this.#stop(signal));
-    const stopped = awaitSignals(stop, () => this.#notice.during(() => this.#reload()));
+    const stopped = awaitSignals(stop, () =>
+      this.#notice.during(() => this.#reload()).catch((error: unknown) => this.#bug(error)),
+    );
     // A signal may come while the sockets are still being bound: then the start may never be over.
     return (await Promise.race([this.#start(), stopped])) ?? stopped;
   }

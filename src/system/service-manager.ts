@@ -23,6 +23,8 @@ const MSG_NOSIGNAL = 0x4000;
 const MAX_PATH = 108;
 /** Two programs at once are a manager that hangs. */
 const MAX_HELPERS = 2;
+const MAX_WAITING = 16;
+const SIGN_OF_LIFE = 'WATCHDOG=1';
 
 type Send = (text: string) => void;
 
@@ -76,8 +78,8 @@ function nativeSender(path: string): Send | undefined {
 
 function helperSender(path: string, env: NodeJS.ProcessEnv): Send {
   let running = 0;
-  return (text) => {
-    if (running >= MAX_HELPERS) return;
+  const waiting: string[] = [];
+  const send = (text: string): void => {
     running++;
     const child = spawn('systemd-notify', ['--', ...text.split('\n')], {
       env: { PATH: env.PATH, NOTIFY_SOCKET: path },
@@ -85,11 +87,19 @@ function helperSender(path: string, env: NodeJS.ProcessEnv): Send {
     });
     let over = false;
     const end = (): void => {
-      if (!over) running--;
+      if (over) return;
       over = true;
+      running--;
+      const next = waiting.shift();
+      if (next !== undefined) send(next);
     };
     child.on('error', end);
     child.on('exit', end);
     child.unref();
+  };
+  return (text) => {
+    if (running < MAX_HELPERS) send(text);
+    // A sign of life that is late is none; all else is said once, and has to arrive.
+    else if (text !== SIGN_OF_LIFE && waiting.push(text) > MAX_WAITING) waiting.shift();
   };
 }
