@@ -86,7 +86,7 @@ export class World {
     writeFileSync(file, `nameserver 127.0.0.1\nnameserver 127.0.0.2\noptions timeout:30 attempts:1\n`);
     this.configure(false);
     this.program.kill('SIGHUP');
-    await until('no forwarding', async () => (await this.host.ask('www.example. A')).rcode === 'REFUSED');
+    await until('no forwarding', async () => (await this.host.ask('www.example. A +rd')).rcode === 'REFUSED');
     return asked;
   }
 
