@@ -3,17 +3,9 @@ import { join } from 'node:path';
 import type { AdminServer } from '../admin/server.js';
 import { showListen } from '../config/addresses.js';
 import type { Config, ZoneConfig } from '../config/types.js';
-import { allowed } from '../server/acl.js';
-import {
-  type AnswerServer,
-  type ForeignQuestion,
-  type ForwardSettings,
-  ListenError,
-  type ReplyForeign,
-} from '../server/answer-server.js';
+import { type AnswerServer, ListenError } from '../server/answer-server.js';
 import { explainBindFailure } from '../server/bind-error.js';
 import type { EarlyThreads } from '../server/early-threads.js';
-import { Refusal } from '../server/refusal.js';
 import { BootClock, ClockWatch } from '../system/boot-clock.js';
 import type { Instant, Ms } from '../system/clock.js';
 import { type OpenLog, openLog } from '../system/log.js';
@@ -22,12 +14,14 @@ import { ServiceNotice } from '../system/service-notice.js';
 import { DaemonCounters } from './daemon-counters.js';
 import { adminSource, type DaemonParts, daemonStatus, statusLine } from './daemon-status.js';
 import { ForwardLink } from './forward-link.js';
+import { HandedOver } from './handed-over.js';
 import { ProberLink } from './prober-link.js';
 import { ReportQueue } from './report-queue.js';
-import { Resolver, zoneKeys } from './resolver.js';
+import { Resolver } from './resolver.js';
 import { awaitSignals } from './signals.js';
 import { Snapshots, snapshotFolder } from './snapshots.js';
 import { SyncLink } from './sync-link.js';
+import { zoneKeys } from './zone-keys.js';
 
 export interface DaemonOptions {
   readonly threads: EarlyThreads;
@@ -54,7 +48,6 @@ const DEFERRED_AT_ONCE = 500;
 const BUGS_SHOWN = 5;
 /** R3, R33: registries on demand are told so often what was asked last. */
 const ORDER_MS: Ms = 60_000;
-const MAX_UDP_BYTES = 1_232;
 /** R3: registries are told so often what is asked most, so many names of a zone. */
 const ASKED_MS: Ms = 2_000;
 const MOST_ASKED = 64;
@@ -91,10 +84,9 @@ class Daemon {
   readonly #sync: SyncLink;
   readonly #prober: ProberLink;
   readonly #forward: ForwardLink;
+  readonly #handedOver: HandedOver;
   readonly #watch = new ClockWatch(LOOK_MS);
   readonly #counters = new DaemonCounters();
-  /** For what was handed over while a zone on demand went. */
-  readonly #refusal = new Refusal(MAX_UDP_BYTES);
   readonly #notice = new ServiceNotice({
     alive: () => this.#server.silent().length === 0,
     status: () => statusLine(this.#parts()),
@@ -147,8 +139,12 @@ class Daemon {
     this.#snapshots = new Snapshots(this.#resolver, machine, log.log);
     this.#prober = new ProberLink({ path: join(this.#config.runDir, 'prober.sock'), log: log.log, clock });
     this.#forward = new ForwardLink(this.#config, log.log, clock, {
-      forget: () => this.#server.setForward(this.#handOver()),
+      forget: () => this.#server.setForward(this.#handedOver.settings()),
       keep: (answer) => this.#server.keep([answer]),
+    });
+    this.#handedOver = new HandedOver(this.#resolver, this.#forward, {
+      enter: () => this.#enter(),
+      leave: (now) => this.#leave(now),
     });
     this.#forward.found = (host, result) => {
       const now = this.#enter();
@@ -206,7 +202,7 @@ class Daemon {
         transport: config.transport,
         table: this.#resolver.table,
         stateDir: config.stateDir,
-        forward: this.#handOver(),
+        forward: this.#handedOver.settings(),
         tcp: config.tcp,
       });
     } catch (error) {
@@ -333,7 +329,7 @@ class Daemon {
       this.#log.log('warn', 'clock-gap', { kind: gap.kind, byMs: Math.round(gap.by) });
       this.#resolver.clockGap(now);
       // Answer threads forget what they keep of upstreams: their clock may have stood still.
-      this.#server.setForward(this.#handOver());
+      this.#server.setForward(this.#handedOver.settings());
       this.#sync.relist();
     }
     return now;
@@ -372,31 +368,6 @@ class Daemon {
     const deltas = this.#snapshots.deltas(this.#clock.now(), last);
     for (const delta of deltas) this.#sync.snapshot(delta);
     return deltas.some(({ more }) => more);
-  }
-
-  /** Questions that no answer thread can answer: for names of zones on demand (R33), and for names that are forwarded. */
-  #handOver(): ForwardSettings | undefined {
-    const forward = this.#forward.settings;
-    const allow = forward?.allow ?? [];
-    this.#resolver.lookUps.setForward(forward && allowed(allow));
-    if (!this.#resolver.isOnDemand) return forward;
-    return {
-      allow,
-      answer: (question, reply) => {
-        if (this.#lookUp(question, reply)) return;
-        if (forward !== undefined) forward.answer(question, reply);
-        else reply(this.#refusal.of(question.query));
-      },
-    };
-  }
-
-  #lookUp(question: ForeignQuestion, reply: ReplyForeign): boolean {
-    const now = this.#enter();
-    const { lookUps } = this.#resolver;
-    const before = lookUps.nextWake();
-    const ours = lookUps.answer(question, reply, now);
-    if (lookUps.nextWake() !== before) this.#leave(now);
-    return ours;
   }
 
   #tellAsked(): void {
@@ -451,11 +422,11 @@ class Daemon {
     this.#lastGood = false;
     this.#log.setLevel(config.log.level);
     this.#forward.reload(this.#config);
-    this.#server.setForward(this.#handOver());
+    this.#server.setForward(this.#handedOver.settings());
     await this.#server.setListen(config.listen);
     await this.#admin?.setAdmin(config.admin);
     this.#resolver.reload(this.#config, now);
-    this.#server.setForward(this.#handOver());
+    this.#server.setForward(this.#handedOver.settings());
     this.#snapshots.load(this.#config.stateDir, this.#config.zones, now);
     this.#putDeferred();
     this.#sync.reload(this.#syncZones());

@@ -12,7 +12,7 @@ export interface DemandWords {
 
 /** @param below the labels below the zone, lower case */
 export function explainDemand(zone: Zone, below: string, now: Instant): DemandWords {
-  const { kind, service, remembered } = zone.foretell(below.split('.'), now);
+  const { kind, service, remembered } = zone.lookUps.foretell(below.split('.'), now);
   if (kind === 'empty') return { outcome: 'nodata', words: ['names of services may be below it (R21, R33)'] };
   if (kind === 'unknown') return { outcome: 'nxdomain', words: [] };
   if (remembered !== undefined) {
@@ -25,7 +25,7 @@ export function explainDemand(zone: Zone, below: string, now: Instant): DemandWo
       : { outcome: 'servfail', words: [`a look-up of ${service} has just failed: tried again in ${left} (R33)`] };
   }
   const { lookUps } = zone.config.onDemand;
-  const rate = zone.isFailing
+  const rate = zone.intake.failing
     ? 'while it is not heard one look-up in two seconds is tried, what is asked besides is SERVFAIL'
     : `at most ${lookUps} a second are, what is asked besides is SERVFAIL`;
   return {

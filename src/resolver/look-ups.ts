@@ -7,7 +7,8 @@ import type { LookUp } from '../registry/look-up.js';
 import type { Allowed } from '../server/acl.js';
 import { COUNTER_WORDS } from '../server/counters.js';
 import type { ForeignQuestion, ReplyForeign } from '../server/handover-desk.js';
-import { LOOKED_UP, type LookedUp, NEEDS_CONTROL, Responder } from '../server/respond.js';
+import { LOOKED_UP, type LookedUp } from '../server/looked-up.js';
+import { NEEDS_CONTROL, Responder } from '../server/respond.js';
 import type { BootMs, Instant, Ms } from '../system/clock.js';
 import type { Zone } from './zone.js';
 
@@ -69,7 +70,7 @@ export class LookUps {
       reply(known);
       return true;
     }
-    const { kind, service } = zone.seek(name.labels, now);
+    const { kind, service } = zone.lookUps.seek(name.labels, now);
     if (kind === 'wait' || kind === 'begin') this.#wait(zone, service, { question, reply, until: now.boot + WAIT_MS });
     else reply(this.#respond(question, OUTCOMES[kind]));
     if (kind === 'begin') this.#begin(zone.key, service);

@@ -2,11 +2,10 @@
  * The resolver without its rim: zones, verdicts and answers as a deterministic machine. It reads no clock,
  * opens nothing and starts no timer; daemon.ts feeds it in production and the scenario engine in tests.
  */
-import { isIP } from 'node:net';
 import type { ClientReport, DrainReceipt, Explanation, ServiceStatus, ZoneStatus } from '../admin/documents.js';
 import { AnswerTable } from '../answers/table.js';
 import { Places } from '../catalog/places.js';
-import type { Config, ListenAddress, ZoneConfig } from '../config/types.js';
+import type { Config, ZoneConfig } from '../config/types.js';
 import { LOOK_MS } from '../health/interest.js';
 import { TargetSet } from '../health/targets.js';
 import { type KeyFacts, VerdictStore } from '../health/verdicts.js';
@@ -20,20 +19,17 @@ import { explain } from './explain.js';
 import { type HostResult, HostTable } from './host-table.js';
 import { LookUps } from './look-ups.js';
 import { ReportDesk } from './report-desk.js';
-
-export type { Log, ResolverEvents } from './events.js';
-
 import { serviceStatus, zoneStatus } from './status.js';
+import { tellSuspicion } from './suspicion-log.js';
 import { Zone } from './zone.js';
 import type { Asked } from './zone-asked.js';
-import type { ZoneDeps } from './zone-deps.js';
+import { exportZone, takeDelta, type ZoneDelta } from './zone-delta.js';
+import { listenIndexes, nameservers, type ZoneDeps } from './zone-deps.js';
+import { zoneKeys } from './zone-keys.js';
 import type { Holder } from './zone-probes.js';
-import { exportLines, exportMeta, type SnapshotContent, takeSnapshotIn } from './zone-snapshot.js';
+import { type SnapshotContent, takeSnapshotIn } from './zone-snapshot.js';
 
-const SUSPECTED = {
-  failures: 'so much timed out at once that the fault is probably here',
-  conntrack: 'the connection tracking table of this host is full',
-} as const;
+export type { Log, ResolverEvents } from './events.js';
 
 type ProbeOutcome = FailureKind | 'pass';
 const NO_FAILURES = Object.fromEntries(FAILURE_KINDS.map((kind) => [kind, 0])) as Record<FailureKind, number>;
@@ -41,16 +37,6 @@ const NO_FAILURES = Object.fromEntries(FAILURE_KINDS.map((kind) => [kind, 0])) a
 export interface ResolverOptions {
   /** Seeds the answer table's hash. */
   readonly seed?: number;
-}
-
-/** What changed in a zone since its snapshot was last taken. */
-export interface ZoneDelta {
-  /** JSON text, like the services'; comes with the last part. */
-  readonly meta?: string;
-  readonly put: readonly (readonly [name: string, json: string])[];
-  readonly drop: readonly string[];
-  /** The next call has more of it. */
-  readonly more: boolean;
 }
 
 export class Resolver {
@@ -85,19 +71,19 @@ export class Resolver {
 
   /** What a registry said about a zone (by its key). `registry` is its index in `zone.registries`. */
   report(zone: string, registry: number, report: Report, now: Instant): void {
-    this.#zones.get(zone)?.report(registry, report, now);
+    this.#zones.get(zone)?.intake.report(registry, report, now);
     this.#settleClaims(now);
     this.#tellTargets();
   }
 
   /** As `report`, but it is taken in by `goOn`: nothing that comes meanwhile waits for a large list. */
   begin(zone: string, registry: number, report: Report, now: Instant): void {
-    this.#zones.get(zone)?.begin(registry, report, now);
+    this.#zones.get(zone)?.intake.begin(registry, report, now);
   }
 
   /** Takes in about `rows` rows of what has begun for the zone. Returns whether there is more. */
   goOn(zone: string, rows: number, now: Instant): boolean {
-    const more = this.#zones.get(zone)?.goOn(rows, now) === true;
+    const more = this.#zones.get(zone)?.intake.goOn(rows, now) === true;
     this.#settleClaims(now);
     this.#tellTargets();
     return more;
@@ -106,7 +92,7 @@ export class Resolver {
   /** R33: what a look-up of a service brought, after `ResolverEvents.lookUp`. */
   lookedUp(zone: string, service: string, found: LookUp, now: Instant): void {
     const one = this.#zones.get(zone);
-    if (one !== undefined) this.lookUps.landed(one, service, one.lookedUp(service, found, now));
+    if (one !== undefined) this.lookUps.landed(one, service, one.lookUps.landed(service, found, now));
     this.#settleClaims(now);
     this.#tellTargets();
   }
@@ -262,7 +248,7 @@ export class Resolver {
   /** R33: what each zone on demand follows, by its key, most recently asked first. */
   knownServices(): Record<string, readonly string[]> {
     const onDemand = [...this.#zones.values()].filter(({ demand }) => demand !== undefined);
-    return Object.fromEntries(onDemand.map((zone) => [zone.key, zone.order()]));
+    return Object.fromEntries(onDemand.map((zone) => [zone.key, zone.lookUps.order()]));
   }
 
   get zones(): Iterable<Zone> {
@@ -302,34 +288,12 @@ export class Resolver {
 
   /** What a snapshot of the zone holds (R29), whole. */
   exportZone(key: string, now: Instant): SnapshotContent {
-    const zone = this.#restoredZone(key, now);
-    const services = [...zone.known()].flatMap((name) => {
-      return [...exportLines(zone, name, this.verdicts, now)].flatMap(([, saved]) => saved ?? []);
-    });
-    return { meta: exportMeta(zone, now), services };
+    return exportZone(this.#restoredZone(key, now), this.verdicts, now);
   }
 
   /** What changed since the last call, for the snapshot's writer, about `most` rows of it at once; `full`: everything. */
   takeDelta(key: string, full: boolean, most: number, now: Instant): ZoneDelta {
-    const zone = this.#restoredZone(key, now);
-    if (full) for (const name of zone.known()) zone.unsaved.add(name);
-    let left = most;
-    const put: [string, string][] = [];
-    const drop: string[] = [];
-    for (const name of zone.unsaved) {
-      if (left <= 0) break;
-      zone.unsaved.delete(name);
-      left--;
-      for (const [line, saved] of exportLines(zone, name, this.verdicts, now)) {
-        if (saved === undefined) drop.push(line);
-        else {
-          put.push([line, JSON.stringify(saved)]);
-          left -= saved.rows.length;
-        }
-      }
-    }
-    const more = zone.unsaved.size > 0;
-    return { ...(more ? {} : { meta: JSON.stringify(exportMeta(zone, now)) }), put, drop, more };
+    return takeDelta(this.#restoredZone(key, now), this.verdicts, full, most, now);
   }
 
   /**
@@ -389,25 +353,9 @@ export class Resolver {
     gather(this.#targets.holders(key), into);
   }
 
-  /** R16: one line at the beginning and one at the end; what failed in the window stands as it stood before. */
+  /** R16: what failed in the window stands as it stood before. */
   #tellSuspicion(changed: Map<Zone, Set<Holder<Zone>>>): void {
-    for (const event of this.verdicts.takeSuspectEvents()) {
-      const family = `IPv${event.family}`;
-      if (event.kind === 'began') {
-        const { why, failing, of } = event;
-        this.#events.log('warn', 'suspect-self', {
-          family,
-          why,
-          failing,
-          of,
-          meaning: `${SUSPECTED[why]}: timeouts are not believed (R16)`,
-        });
-        for (const key of event.keys) this.#collect(key, changed);
-      } else {
-        const { lasted, why } = event;
-        this.#events.log('info', 'suspect-self-ended', { family, lastedMs: Math.round(lasted), why });
-      }
-    }
+    for (const key of tellSuspicion(this.verdicts, this.#events.log)) this.#collect(key, changed);
   }
 
   /** Also what registries on demand are to follow. */
@@ -428,38 +376,11 @@ export class Resolver {
       places: this.#places,
       asked: this.#asked,
       log: this.#events.log,
-      listen: zone.listen?.map((address) => indexOf(this.#config.listen, address)),
+      listen: zone.listen && listenIndexes(zone.listen, this.#config.listen),
       hosts: this.#hosts,
       nameservers: nameservers(zone.listen ?? this.#config.listen),
     };
   }
-}
-
-/**
- * Zones by what tells them apart: the name, and where several views have it (R31) the addresses that they are asked at.
- * It is also the name of a zone's snapshot, so it does not change with settings that do not matter for that.
- */
-export function zoneKeys(zones: readonly ZoneConfig[]): Map<string, ZoneConfig> {
-  const views = new Map<string, number>();
-  for (const { name } of zones) views.set(name, (views.get(name) ?? 0) + 1);
-  return new Map(zones.map((zone) => [views.get(zone.name) === 1 ? zone.name : viewKey(zone), zone]));
-}
-
-function viewKey({ name, listen = [] }: ZoneConfig): string {
-  const addresses = listen.map(({ address, port }) => `${address}#${port}`);
-  return `${name}@${addresses.sort().join(',')}`;
-}
-
-/** The addresses that a zone's NS target has: those listened on; for a wildcard the loopback address, as this is a host's nameserver. */
-function nameservers(listen: readonly ListenAddress[]): string[] {
-  const addresses = listen.map(({ address }) =>
-    address === '0.0.0.0' ? '127.0.0.1' : address === '::' ? '::1' : address,
-  );
-  return [...new Set(addresses)].filter((address) => isIP(address) !== 0);
-}
-
-function indexOf(listen: readonly ListenAddress[], wanted: ListenAddress): number {
-  return listen.findIndex(({ address, port }) => address === wanted.address && port === wanted.port);
 }
 
 function keyFacts(targets: TargetSet<Holder<Zone>>): KeyFacts {

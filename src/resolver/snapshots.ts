@@ -7,8 +7,9 @@ import { zoneIdentity } from '../registry/identity.js';
 import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
 import { makeFolder } from '../system/folder.js';
 import type { Log } from './events.js';
-import { type Resolver, zoneKeys } from './resolver.js';
+import type { Resolver } from './resolver.js';
 import { zoneView } from './status.js';
+import { zoneKeys } from './zone-keys.js';
 
 /** A snapshot that is not trusted waits so long for the registry's own word. */
 const UNTRUSTED_WAIT_MS: Ms = 2_000;

@@ -1,9 +1,10 @@
 /** What a zone is given of what all zones share. */
+import { isIP } from 'node:net';
 import type { ZoneSpec } from '../answers/contract.js';
 import type { AnswerTable } from '../answers/table.js';
 import type { Places } from '../catalog/places.js';
 import { isOnDemand } from '../config/on-demand.js';
-import type { ZoneConfig } from '../config/types.js';
+import type { ListenAddress, ZoneConfig } from '../config/types.js';
 import type { TargetSet } from '../health/targets.js';
 import type { VerdictStore } from '../health/verdicts.js';
 import type { Log } from './events.js';
@@ -41,4 +42,17 @@ export function answerSpec(config: ZoneConfig, deps: ZoneDeps): ZoneSpec {
     ...(deps.listen === undefined ? {} : { listen: deps.listen }),
     nameservers: deps.nameservers,
   };
+}
+
+/** Where the addresses of a zone stand among all that are listened on. */
+export function listenIndexes(zone: readonly ListenAddress[], all: readonly ListenAddress[]): number[] {
+  return zone.map((wanted) => all.findIndex(({ address, port }) => address === wanted.address && port === wanted.port));
+}
+
+/** The addresses that a zone's NS target has: those listened on; for a wildcard the loopback address, as this is a host's nameserver. */
+export function nameservers(listen: readonly ListenAddress[]): string[] {
+  const addresses = listen.map(({ address }) =>
+    address === '0.0.0.0' ? '127.0.0.1' : address === '::' ? '::1' : address,
+  );
+  return [...new Set(addresses)].filter((address) => isIP(address) !== 0);
 }
