@@ -20,6 +20,8 @@ export type Looked =
 export const STILL_MS: Ms = 200;
 /** A file whose last change lies so far back by the wall clock has stood still, clocks of file servers allowed for. */
 const OLD_MS: Ms = 1000;
+/** One read of the system takes so much at most: a kernel may let no other thread in before it has copied all of it. */
+const BLOCK_BYTES = 256 * 1024;
 
 /** What is at a path, links followed. Never rejects, and opens nothing: a FIFO or a device is only looked at. */
 export async function look(path: string): Promise<Looked> {
@@ -74,7 +76,7 @@ export async function readExactly(path: string, expected: Signature): Promise<Fi
       if (!(await unmoved())) return { kind: 'moved' };
       const bytes = new Uint8Array(expected.size);
       for (let length = 0; length < bytes.length; ) {
-        const { bytesRead } = await handle.read(bytes, length, bytes.length - length, length);
+        const { bytesRead } = await handle.read(bytes, length, Math.min(BLOCK_BYTES, bytes.length - length), length);
         if (bytesRead === 0) return { kind: 'moved' };
         length += bytesRead;
       }
