@@ -1,17 +1,52 @@
+import { spawn } from 'node:child_process';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { readdirSync, readlinkSync } from 'node:fs';
-import { createServer, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import t from 'tap';
-import { attempt, type Outcome } from '../src/prober/probes/attempt.js';
+import { attempt, type Outcome, type Probe } from '../src/prober/probes/attempt.js';
 import { classify, defaultIn4, defaultIn6 } from '../src/prober/probes/classify.js';
 import { metItself } from '../src/prober/probes/connection.js';
 import { probeHttp } from '../src/prober/probes/http.js';
+import { loadNativeCalls, type NativeCalls } from '../src/prober/probes/native-sockets.js';
+import { NativeTcp } from '../src/prober/probes/native-tcp.js';
 import { PROBES } from '../src/prober/probes/probe.js';
 import { probeTcp } from '../src/prober/probes/tcp.js';
 import { CERT, KEY } from './certificate-of-nobody.js';
-import { closedPort, HERE, hanging, listening, never, raw, target, until, web } from './prober-fixture.js';
+import { closedPort, HERE, hanging, listening, never, raw, type Tap, target, until, web } from './prober-fixture.js';
 import { listeningHere, probe } from './probes-fixture.js';
+
+const CALLS = loadNativeCalls();
+const NOT_NATIVE = typeof CALLS === 'string' ? CALLS : false;
+const WAYS = ['native', 'over node:net'] as const;
+
+function probeBy(t: Tap, way: (typeof WAYS)[number]): Probe {
+  if (way === 'over node:net') return probeTcp;
+  const native = new NativeTcp((reason) => {
+    throw new Error(reason);
+  });
+  t.teardown(() => native.close());
+  return native.probe;
+}
+
+/** A server that is stopped and whose queue is full: what else comes is dropped as if packets were lost, until it wakes. */
+async function stoppedBackend(t: Tap): Promise<{ readonly port: number; readonly wake: () => void }> {
+  const child = spawn(process.execPath, ['-e', BACKEND], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const [line] = (await once(child.stdout, 'data')) as [Buffer];
+  const port = Number(line.toString());
+  child.kill('SIGSTOP');
+  const fillers = Array.from({ length: 6 }, () => connect(port, HERE).on('error', () => {}));
+  t.teardown(() => {
+    for (const filler of fillers) filler.destroy();
+    child.kill('SIGKILL');
+  });
+  await until(() => fillers.filter((filler) => !filler.connecting).length === 2);
+  return { port, wake: () => child.kill('SIGCONT') };
+}
+
+const BACKEND = `require('net')
+  .createServer((socket) => socket.on('error', () => {}))
+  .listen({ port: 0, host: '127.0.0.1', backlog: 1 }, function () { console.log(this.address().port); });`;
 
 t.test('R12, R15: what an error means', async (t) => {
   const yes = () => true;
@@ -52,122 +87,306 @@ t.test('R12, R15: what an error means', async (t) => {
   t.equal(metItself({ ...end, remoteAddress: '127.0.0.2' }, 40_000), false);
 });
 
-t.test('TCP probes', async (t) => {
-  await t.test('an open port passes and sees the connection reset, a closed one refuses', async (t) => {
-    const ends: string[] = [];
-    const server = createServer((socket) => {
-      socket.on('error', (error: NodeJS.ErrnoException) => ends.push(error.code ?? ''));
-      socket.on('end', () => ends.push('end'));
+for (const way of WAYS) {
+  t.test(`TCP probes, ${way}`, { skip: way === 'native' && NOT_NATIVE }, async (t) => {
+    const probeTcp = probeBy(t, way);
+    await t.test('an open port passes and sees the connection reset, a closed one refuses', async (t) => {
+      const ends: string[] = [];
+      const server = createServer((socket) => {
+        socket.on('error', (error: NodeJS.ErrnoException) => ends.push(error.code ?? ''));
+        socket.on('end', () => ends.push('end'));
+      });
+      const port = await listening(server);
+      t.teardown(() => server.close());
+      t.same(await probeTcp(target({ port }), never), { kind: 'pass' });
+      await until(() => ends.length > 0);
+      t.same(ends, ['ECONNRESET']);
+      t.same(await probeTcp(target({ port: await closedPort() }), never), {
+        kind: 'failure',
+        failure: 'refused',
+        detail: 'ECONNREFUSED',
+      });
     });
-    const port = await listening(server);
-    t.teardown(() => server.close());
-    t.same(await probeTcp(target({ port }), never), { kind: 'pass' });
-    await until(() => ends.length > 0);
-    t.same(ends, ['ECONNRESET']);
-    t.same(await probeTcp(target({ port: await closedPort() }), never), {
-      kind: 'failure',
-      failure: 'refused',
-      detail: 'ECONNREFUSED',
-    });
-  });
 
-  await t.test('R17: a late loop opens no second connection beside one that is there', async (t) => {
-    let connections = 0;
-    const server = createServer((socket) => {
-      connections++;
-      socket.on('error', () => {});
+    await t.test('R17: a late loop opens no second connection beside one that is there', async (t) => {
+      let connections = 0;
+      const server = createServer((socket) => {
+        connections++;
+        socket.on('error', () => {});
+      });
+      const port = await listening(server);
+      t.teardown(() => server.close());
+      const probed = probeTcp(target({ port, timeout: 400 }), never);
+      const until300 = performance.now() + 300;
+      while (performance.now() < until300);
+      t.same(await probed, { kind: 'pass' });
+      // What is there is taken in order: when the last one is, so are all before.
+      for (let i = 0; i < 20; i++) t.same(await probeTcp(target({ port }), never), { kind: 'pass' });
+      await until(() => connections >= 21);
+      await new Promise((done) => setTimeout(done, 50));
+      t.equal(connections, 21, 'one a probe');
     });
-    const port = await listening(server);
-    t.teardown(() => server.close());
-    const probed = probeTcp(target({ port, timeout: 400 }), never);
-    const until300 = performance.now() + 300;
-    while (performance.now() < until300);
-    t.same(await probed, { kind: 'pass' });
-    // What is there is taken in order: when the last one is, so are all before.
-    for (let i = 0; i < 20; i++) t.same(await probeTcp(target({ port }), never), { kind: 'pass' });
-    await until(() => connections >= 21);
-    await new Promise((done) => setTimeout(done, 50));
-    t.equal(connections, 21, 'one a probe');
-  });
 
-  await t.test('IPv6 addresses are given without brackets', async (t) => {
-    const server = createServer((socket) => socket.on('error', () => {}));
-    const port = await listening(server, '::1').catch(() => 0);
-    if (port === 0) {
-      t.comment('no IPv6 here');
-      return;
-    }
-    t.teardown(() => server.close());
-    t.same(await probeTcp(target({ address: '::1', port }), never), { kind: 'pass' });
-  });
+    await t.test('IPv6 addresses are given without brackets', async (t) => {
+      const server = createServer((socket) => socket.on('error', () => {}));
+      const port = await listening(server, '::1').catch(() => 0);
+      if (port === 0) {
+        t.comment('no IPv6 here');
+        return;
+      }
+      t.teardown(() => server.close());
+      t.same(await probeTcp(target({ address: '::1', port }), never), { kind: 'pass' });
+    });
 
-  await t.test('it comes from the address that is set, and one that this host has not is a local error', async (t) => {
-    const from: (string | undefined)[] = [];
-    const server = createServer((socket) => {
-      from.push(socket.remoteAddress);
-      socket.on('error', () => {});
-    });
-    const port = await listening(server);
-    t.teardown(() => server.close());
-    t.same(await probeTcp(target({ port, source: '127.0.0.77' }), never), { kind: 'pass' });
-    await until(() => from.length > 0);
-    t.same(from, ['127.0.0.77']);
-    t.match(await probeTcp(target({ port, source: '192.0.2.1' }), never), { kind: 'local', detail: 'EADDRNOTAVAIL' });
-    const named = createSocket('udp4');
-    named.bind(0, HERE);
-    await once(named, 'listening');
-    t.teardown(() => named.close());
-    named.on('message', (_question, { address, port: back }) => {
-      from.push(address);
-      named.send('pong', back, address);
-    });
-    const asked = { type: 'udp', port: named.address().port, send: 'ping' } as const;
-    t.same(await PROBES.udp(target({ ...asked, source: '127.0.0.78' }), never), { kind: 'pass' });
-    t.same(from, ['127.0.0.77', '127.0.0.78']);
-    t.match(await PROBES.udp(target({ ...asked, source: '192.0.2.1' }), never), { kind: 'local' });
-  });
-
-  await t.test('a connection that hangs gets a second chance when half of the time is over', async (t) => {
-    // A full backlog: the kernel drops what comes beyond it, as if the packet were lost.
-    const asked: string[] = [];
-    const server = createServer((socket) => {
-      asked.push('taken');
-      socket.on('error', () => {});
-    });
-    const port = await listening(server);
-    t.teardown(() => server.close());
-    let halfway = 0;
-    const outcome = attempt(
-      200,
-      never,
-      (settle) => {
-        setTimeout(() => settle({ kind: 'pass' }), 150);
-        return () => {};
+    await t.test(
+      'it comes from the address that is set, and one that this host has not is a local error',
+      async (t) => {
+        const from: (string | undefined)[] = [];
+        const server = createServer((socket) => {
+          from.push(socket.remoteAddress);
+          socket.on('error', () => {});
+        });
+        const port = await listening(server);
+        t.teardown(() => server.close());
+        t.same(await probeTcp(target({ port, source: '127.0.0.77' }), never), { kind: 'pass' });
+        await until(() => from.length > 0);
+        t.same(from, ['127.0.0.77']);
+        t.match(await probeTcp(target({ port, source: '192.0.2.1' }), never), {
+          kind: 'local',
+          detail: 'EADDRNOTAVAIL',
+        });
+        const named = createSocket('udp4');
+        named.bind(0, HERE);
+        await once(named, 'listening');
+        t.teardown(() => named.close());
+        named.on('message', (_question, { address, port: back }) => {
+          from.push(address);
+          named.send('pong', back, address);
+        });
+        const asked = { type: 'udp', port: named.address().port, send: 'ping' } as const;
+        t.same(await PROBES.udp(target({ ...asked, source: '127.0.0.78' }), never), { kind: 'pass' });
+        t.same(from, ['127.0.0.77', '127.0.0.78']);
+        t.match(await PROBES.udp(target({ ...asked, source: '192.0.2.1' }), never), { kind: 'local' });
       },
-      () => halfway++,
     );
-    t.same(await outcome, { kind: 'pass' });
-    t.equal(halfway, 1);
-    const late = attempt(
-      40,
-      never,
-      () => () => {},
-      () => halfway++,
+
+    await t.test('a connection that hangs gets a second chance when half of the time is over', async (t) => {
+      // A full backlog: the kernel drops what comes beyond it, as if the packet were lost.
+      const asked: string[] = [];
+      const server = createServer((socket) => {
+        asked.push('taken');
+        socket.on('error', () => {});
+      });
+      const port = await listening(server);
+      t.teardown(() => server.close());
+      let halfway = 0;
+      const outcome = attempt(
+        200,
+        never,
+        (settle) => {
+          setTimeout(() => settle({ kind: 'pass' }), 150);
+          return () => {};
+        },
+        () => halfway++,
+      );
+      t.same(await outcome, { kind: 'pass' });
+      t.equal(halfway, 1);
+      const late = attempt(
+        40,
+        never,
+        () => () => {},
+        () => halfway++,
+      );
+      t.match(await late, { failure: 'timeout' }, 'the deadline holds all the same');
+      t.equal(halfway, 2);
+      t.same(await probeTcp(target({ port, timeout: 5_000 }), never), { kind: 'pass' });
+      await until(() => asked.length > 0);
+      t.same(asked, ['taken'], 'no second one when the first is there');
+    });
+
+    await t.test(
+      'a lost packet is made up for by a second connection; without an answer it is a timeout',
+      async (t) => {
+        const backend = await stoppedBackend(t);
+        const lost = probeTcp(target({ port: backend.port, timeout: 800 }), never);
+        t.same(await probeTcp(target({ port: backend.port, timeout: 60 }), never), {
+          kind: 'failure',
+          failure: 'timeout',
+          detail: 'no answer within 60 ms',
+        });
+        backend.wake();
+        // The system itself sends a lost packet again after a second.
+        t.same(await lost, { kind: 'pass' });
+      },
     );
-    t.match(await late, { failure: 'timeout' }, 'the deadline holds all the same');
-    t.equal(halfway, 2);
-    t.same(await probeTcp(target({ port, timeout: 5_000 }), never), { kind: 'pass' });
-    await until(() => asked.length > 0);
-    t.same(asked, ['taken'], 'no second one when the first is there');
+
+    await t.test('a stop ends it, and leaves no descriptor behind', async (t) => {
+      const backend = await stoppedBackend(t);
+      const before = openSockets();
+      const stopped = new AbortController();
+      const { port } = backend;
+      const probed = Array.from({ length: 20 }, (_, i) =>
+        probeTcp(target({ port, timeout: i < 10 ? 60_000 : 100 }), stopped.signal),
+      );
+      await until(() => openSockets() >= before + 30);
+      stopped.abort();
+      t.same(await Promise.all(probed), Array(20).fill({ kind: 'local', detail: 'stopped' }));
+      await until(() => openSockets() <= before);
+      t.equal((await probeTcp(target({ port }), stopped.signal)).kind, 'local');
+    });
+
+    await t.test('impossible settings are local', async (t) => {
+      t.equal((await probeTcp(target({ port: 99_999 }), never)).kind, 'local');
+      t.equal((await probeTcp(target({ address: '::1', source: HERE }), never)).kind, 'local');
+      t.equal((await probeTcp(target(), AbortSignal.abort())).kind, 'local');
+    });
+
+    await t.test('a stop ends a probe that has its connection', async (t) => {
+      const stopped = new AbortController();
+      const outcome = probeHttp(target({ port: await hanging(t), type: 'http', timeout: 60_000 }), stopped.signal);
+      stopped.abort();
+      t.same(await outcome, { kind: 'local', detail: 'stopped' });
+    });
+  });
+}
+
+t.test('native TCP probes', { skip: NOT_NATIVE }, async (t) => {
+  const calls = CALLS as NativeCalls;
+
+  await t.test('where they cannot be had, or stop working, node:net probes, and that is told once', async (t) => {
+    const server = createServer((socket) => socket.on('error', () => {}));
+    const port = await listening(server);
+    t.teardown(() => server.close());
+    const faults: [string, NativeCalls | string, Outcome['kind']][] = [
+      ['koffi does not load: gone', 'koffi does not load: gone', 'pass'],
+      ['epoll_create1: EMFILE', { ...calls, epollCreate: () => -1, errno: () => 24 }, 'pass'],
+      ['poll: EFAULT', { ...calls, poll: () => -1, errno: () => 14 }, 'local'],
+    ];
+    for (const [reason, broken, first] of faults) {
+      const before = openSockets();
+      const told: string[] = [];
+      // Of a connect that is under way errno is asked, too.
+      let connecting = false;
+      const odd =
+        typeof broken === 'string'
+          ? broken
+          : {
+              ...broken,
+              connect: (...args: Parameters<NativeCalls['connect']>) => {
+                connecting = true;
+                return calls.connect(...args);
+              },
+              errno: () => {
+                const errno = connecting ? calls.errno() : broken.errno();
+                connecting = false;
+                return errno;
+              },
+            };
+      const native = new NativeTcp((why) => told.push(why), odd);
+      const outcomes = await Promise.all([1, 2, 3].map(() => native.probe(target({ port }), never)));
+      t.same(
+        outcomes.map(({ kind }) => kind),
+        Array(3).fill(first),
+        reason,
+      );
+      t.same(await native.probe(target({ port }), never), { kind: 'pass' });
+      t.same(told, [reason]);
+      await until(() => openSockets() <= before);
+      native.close();
+    }
   });
 
-  await t.test('a stop ends it; impossible settings are local', async (t) => {
-    const stopped = new AbortController();
-    const outcome = probeHttp(target({ port: await hanging(t), type: 'http', timeout: 60_000 }), stopped.signal);
-    stopped.abort();
-    t.same(await outcome, { kind: 'local', detail: 'stopped' });
-    t.equal((await probeTcp(target({ port: 99_999 }), never)).kind, 'local');
-    t.equal((await probeTcp(target(), AbortSignal.abort())).kind, 'local');
+  await t.test('a watch that fails ends those under way as local errors, and closes all', async (t) => {
+    const { port } = await stoppedBackend(t);
+    const before = openSockets();
+    const told: string[] = [];
+    let left = 3;
+    const epollCtl: NativeCalls['epollCtl'] = (...args) => (left-- > 0 ? calls.epollCtl(...args) : -1);
+    const errno = () => (left < 0 ? 28 : calls.errno());
+    const native = new NativeTcp((why) => told.push(why), { ...calls, epollCtl, errno });
+    const probed = [1, 2, 3, 4, 5].map(() => native.probe(target({ port, timeout: 60_000 }), never));
+    t.same(await Promise.all(probed), Array(5).fill({ kind: 'local', detail: 'epoll_ctl: ENOSPC' }));
+    t.same(told, ['epoll_ctl: ENOSPC']);
+    t.equal(openSockets(), before);
+  });
+
+  await t.test('calls that a signal interrupts are made again', async (t) => {
+    const backend = await stoppedBackend(t);
+    let interrupted = 0;
+    let now = false;
+    const once = <A extends unknown[]>(call: (...args: A) => number) => {
+      let first = true;
+      return (...args: A): number => {
+        now = first;
+        first = false;
+        if (!now) return call(...args);
+        interrupted++;
+        return -1;
+      };
+    };
+    const native = new NativeTcp((why) => t.fail(why), {
+      ...calls,
+      poll: once(calls.poll),
+      epollWait: once(calls.epollWait),
+      connect: (...args) => {
+        now = false;
+        return calls.connect(...args);
+      },
+      errno: () => (now ? 4 : calls.errno()),
+    });
+    t.teardown(() => native.close());
+    const probed = native.probe(target({ port: backend.port, timeout: 20_000 }), never);
+    await until(() => interrupted === 2);
+    backend.wake();
+    t.same(await probed, { kind: 'pass' });
+  });
+
+  await t.test('a connection that met itself is nobody listening', async (t) => {
+    const native = new NativeTcp((why) => t.fail(why), {
+      ...calls,
+      connect: (fd, name, length) => {
+        t.equal(calls.bind(fd, name, length), 0);
+        return calls.connect(fd, name, length);
+      },
+    });
+    t.teardown(() => native.close());
+    const refused = { kind: 'failure', failure: 'refused', detail: 'nobody listens' };
+    t.same(await native.probe(target({ port: await closedPort() }), never), refused);
+  });
+
+  await t.test('closed, it ends what is under way', async (t) => {
+    const { port } = await stoppedBackend(t);
+    const before = openSockets();
+    const native = new NativeTcp((why) => t.fail(why));
+    const early = native.probe(target({ port, timeout: 60_000 }), never);
+    await until(() => openSockets() > before);
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    const late = native.probe(target({ port, timeout: 60_000 }), never);
+    native.close();
+    const stopped = { kind: 'local', detail: 'stopped' };
+    t.same(await Promise.all([early, late]), [stopped, stopped]);
+    t.equal(openSockets(), before);
+    native.close();
+  });
+
+  await t.test('thousands at a time, here and not here: each has its own outcome', async (t) => {
+    const server = createServer((socket) => socket.on('error', () => {}));
+    const port = await listening(server);
+    t.teardown(() => server.close());
+    const closed = await closedPort();
+    const { port: hangs } = await stoppedBackend(t);
+    const before = openSockets();
+    const native = new NativeTcp((why) => t.fail(why));
+    t.teardown(() => native.close());
+    const ports = [port, closed, hangs];
+    const outcomes = await Promise.all(
+      Array.from({ length: 600 }, (_, i) => native.probe(target({ port: ports[i % 3]!, timeout: 300 }), never)),
+    );
+    t.same(
+      outcomes.map((outcome) => (outcome.kind === 'failure' ? outcome.failure : outcome.kind)),
+      Array.from({ length: 600 }, (_, i) => ['pass', 'refused', 'timeout'][i % 3]),
+    );
+    await until(() => openSockets() <= before);
   });
 });
 
@@ -201,7 +420,6 @@ t.test('TCP: a greeting to read and a farewell to send', async (t) => {
 });
 
 t.test('no probe leaves a descriptor behind, whatever its outcome', async (t) => {
-  const open = () => readdirSync('/proc/self/fd').filter((fd) => isSocket(fd)).length;
   const kinds = await Promise.all([
     web(t, (_query, reply) => reply.end('ok')).then((port) => target({ type: 'http', port })),
     web(t, (_query, reply) => reply.writeHead(503).end('no')).then((port) => target({ type: 'http', port })),
@@ -217,12 +435,16 @@ t.test('no probe leaves a descriptor behind, whatever its outcome', async (t) =>
     hanging(t).then((port) => target({ port })),
     closedPort().then((port) => target({ type: 'https', port })),
   ]);
-  const before = open();
+  const before = openSockets();
   for (let i = 0; i < 5; i++)
     await Promise.all(kinds.map((asked) => (asked.type === 'tcp' ? probeTcp : probeHttp)(asked, never)));
-  await until(() => open() <= before);
-  t.ok(open() <= before);
+  await until(() => openSockets() <= before);
+  t.ok(openSockets() <= before);
 });
+
+function openSockets(): number {
+  return readdirSync('/proc/self/fd').filter((fd) => isSocket(fd)).length;
+}
 
 function isSocket(fd: string): boolean {
   try {

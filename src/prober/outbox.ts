@@ -1,14 +1,14 @@
 /** Results on their way to the resolver: sent in batches, the oldest dropped when it does not read. Pure. */
 import type { BootMs, Ms } from '../system/clock.js';
 import type { ProbeResult } from './feed.js';
-import { fitLine } from './lines.js';
 
 /** The first result after a quiet time goes at once; those behind it wait so long at most. */
 export const BATCH_MS: Ms = 50;
 const LINE_BYTES = 128 * 1024;
 
+/** Keeps results as the JSON that they are sent as. */
 export class Outbox {
-  #results: ProbeResult[] = [];
+  #results: string[] = [];
   #sent: BootMs = Number.NEGATIVE_INFINITY;
   /** Results that were dropped unsent. */
   dropped = 0;
@@ -21,7 +21,7 @@ export class Outbox {
   }
 
   add(result: ProbeResult): void {
-    this.#results.push(result);
+    this.#results.push(JSON.stringify(result));
     // Cut in large steps: shifting an array of this size for each result would cost more than a probe.
     if (this.#results.length <= this.bound * 1.25) return;
     const over = this.#results.length - this.bound;
@@ -35,9 +35,14 @@ export class Outbox {
   }
 
   /** The next results, as many as one line takes; none when there are none. */
-  next(now: BootMs): readonly ProbeResult[] {
+  next(now: BootMs): readonly string[] {
     if (this.#results.length === 0) return [];
     this.#sent = now;
-    return this.#results.splice(0, fitLine(this.#results, 0, LINE_BYTES));
+    let bytes = 0;
+    const over = this.#results.findIndex((text, i) => {
+      bytes += Buffer.byteLength(text) + 1;
+      return i > 0 && bytes > LINE_BYTES;
+    });
+    return this.#results.splice(0, over === -1 ? this.#results.length : over);
   }
 }

@@ -11,6 +11,7 @@ import { conntrackFill, HostBudget } from './budget.js';
 import type { Target, ToProber } from './feed.js';
 import { Outbox } from './outbox.js';
 import type { Probe } from './probes/attempt.js';
+import { NativeTcp } from './probes/native-tcp.js';
 import { PROBES } from './probes/probe.js';
 import { ProbeRunner } from './runner.js';
 import { Schedule } from './schedule.js';
@@ -57,6 +58,17 @@ export interface ProberOptions {
 
 /** Runs until `signal` is aborted. Never rejects. */
 export async function runProber(options: ProberOptions): Promise<void> {
+  const native = new NativeTcp((reason) => options.log('info', 'portable-tcp-probes', { reason }));
+  try {
+    await serveSessions(options, { ...PROBES, tcp: native.probe, ...options.probes });
+  } finally {
+    native.close();
+  }
+}
+
+type Probes = Readonly<Record<Target['type'], Probe>>;
+
+async function serveSessions(options: ProberOptions, probes: Probes): Promise<void> {
   const { signal, log } = options;
   const random = options.random ?? Math.random;
   const seed = Math.floor(random() * 2 ** 32);
@@ -68,7 +80,7 @@ export async function runProber(options: ProberOptions): Promise<void> {
     const session =
       foreign !== undefined
         ? { reason: foreign, replaced: false }
-        : await serveSession(options, seed, () => {
+        : await serveSession(options, probes, seed, () => {
             away = false;
             opened = options.clock.now().boot;
             log('info', 'resolver-connected', { socket: options.socketPath });
@@ -106,7 +118,7 @@ function fromSource(targets: readonly Target[], sources: readonly string[] = [])
 }
 
 /** From a connection to its end. Targets belong to a connection: without a resolver nothing is probed. */
-function serveSession(options: ProberOptions, seed: number, onOpen: () => void): Promise<SessionEnd> {
+function serveSession(options: ProberOptions, probes: Probes, seed: number, onOpen: () => void): Promise<SessionEnd> {
   const { clock, log, signal } = options;
   const budget = new HostBudget(options.budget, options.conntrackShare ?? Number.POSITIVE_INFINITY);
   return new Promise((resolve) => {
@@ -118,7 +130,7 @@ function serveSession(options: ProberOptions, seed: number, onOpen: () => void):
     const runner = new ProbeRunner({
       clock,
       schedule: new Schedule(budget.rate, seed),
-      probes: { ...PROBES, ...options.probes },
+      probes,
       onResult: (result) => {
         outbox.add(result);
         flushing ??= setTimeout(flush, outbox.wait(clock.now().boot));
@@ -127,8 +139,7 @@ function serveSession(options: ProberOptions, seed: number, onOpen: () => void):
 
     const flush = (): void => {
       flushing = undefined;
-      while (session.writable && outbox.size > 0)
-        session.send({ op: 'results', results: outbox.next(clock.now().boot) });
+      while (session.writable && outbox.size > 0) session.sendResults(outbox.next(clock.now().boot));
     };
     const sayAlive = (): void => {
       const { targets, late, localErrors, lastLocalError, stretch, ended, unanswered } = runner.stats();

@@ -54,6 +54,8 @@ export class ProbeRunner {
   readonly #abort = new AbortController();
   readonly #beat: NodeJS.Timeout;
   #timer: NodeJS.Timeout | undefined;
+  /** What the timer is set for; Infinity without one. */
+  #wakeAt: BootMs = Number.POSITIVE_INFINITY;
   #inFlight = 0;
   #limit = MAX_IN_FLIGHT;
   #sinceRegrown = 0;
@@ -116,22 +118,28 @@ export class ProbeRunner {
   /** What the timers call: starts what is due. */
   wake(): void {
     const now = this.#look();
+    this.#wakeAt = Number.POSITIVE_INFINITY;
     for (const turn of this.#options.schedule.take(now, this.#limit - this.#inFlight)) this.#probe(turn);
     this.#arm();
   }
 
+  /** A timer that is set too early stays: it arms anew. */
   #arm(): void {
-    clearTimeout(this.#timer);
     if (this.#abort.signal.aborted || this.#inFlight >= this.#limit) return;
-    const wait = this.#options.schedule.nextWake() - this.#now();
-    this.#timer = setTimeout(() => this.wake(), Math.min(MAX_TIMER_MS, Math.max(TIMER_GRAIN_MS, Math.ceil(wait))));
+    const next = this.#options.schedule.nextWake();
+    if (next >= this.#wakeAt) return;
+    clearTimeout(this.#timer);
+    this.#wakeAt = next;
+    const wait = Math.min(MAX_TIMER_MS, Math.max(TIMER_GRAIN_MS, Math.ceil(next - this.#now())));
+    this.#timer = setTimeout(() => this.wake(), wait);
   }
 
   #probe(turn: Turn): void {
     this.#inFlight++;
-    this.#options.probes[turn.target.type](turn.target, this.#abort.signal)
-      .catch((error: unknown): Outcome => ({ kind: 'local', detail: String(error) }))
-      .then((outcome) => this.#end(turn, outcome));
+    this.#options.probes[turn.target.type](turn.target, this.#abort.signal).then(
+      (outcome) => this.#end(turn, outcome),
+      (error: unknown) => this.#end(turn, { kind: 'local', detail: String(error) }),
+    );
   }
 
   #end(turn: Turn, outcome: Outcome): void {

@@ -56,12 +56,21 @@ export class ResolverSession {
   }
 
   /** Dropped when not `writable`. */
-  send(message: FromProber): void {
-    if (this.writable) this.#full = this.#verdicts?.write(`${JSON.stringify(message)}\n`) === false;
+  send(message: Exclude<FromProber, { op: 'results' }>): void {
+    this.#write(JSON.stringify(message));
+  }
+
+  /** The same, of results that are JSON already. */
+  sendResults(results: readonly string[]): void {
+    this.#write(`{"op":"results","results":[${results.join()}]}`);
   }
 
   close(): void {
     this.#end('closed');
+  }
+
+  #write(line: string): void {
+    if (this.writable) this.#full = this.#verdicts?.write(`${line}\n`) === false;
   }
 
   #openVerdicts(): void {

@@ -6,6 +6,7 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import type { SharedTable } from '../answers/shared.js';
 import { ipaddr } from '../dns/ipaddr.js';
+import { errorName } from '../system/libc.js';
 import { AnswerPieces } from './answer-pieces.js';
 import {
   BATCH,
@@ -26,7 +27,7 @@ import type { BindFailure } from './bind-error.js';
 import { type HandoverWriter, NO_BYTES } from './handover.js';
 import { isOpen } from './inherited-sockets.js';
 import { countLatency } from './latency.js';
-import { EAGAIN, EINTR, ENOBUFS, errorName, type LinuxCalls } from './linux-calls.js';
+import { EAGAIN, EINTR, ENOBUFS, type LinuxCalls } from './linux-calls.js';
 import { adoptSocket, bindSockets } from './linux-sockets.js';
 import type { SocketPlan } from './listen-plan.js';
 import {

@@ -1,10 +1,5 @@
-/**
- * The system calls of the batched transport, through koffi (an optional dependency). Little-endian 64-bit Linux
- * only: the layouts of the structures that go with them are written out by hand.
- */
-import { createRequire } from 'node:module';
-import { endianness } from 'node:os';
-import { getSystemErrorName } from 'node:util';
+/** The system calls of the batched transport. The layouts of the structures that go with them are written out by hand. */
+import { withLibc } from '../system/libc.js';
 
 /** Each returns -1 on failure; `errno` then tells why. Pointers are typed arrays; the caller keeps those alive that the kernel goes on using. */
 export interface LinuxCalls {
@@ -46,15 +41,9 @@ export const EACCES = 13;
 export const EPERM = 1;
 export const ENOBUFS = 105;
 
-const ARCHITECTURES = ['x64', 'arm64', 'riscv64', 'loong64'];
-
 /** The calls, or a sentence that says why they are not to be had here. */
 export function loadLinuxCalls(): LinuxCalls | string {
-  if (process.platform !== 'linux') return notLinux();
-  if (!ARCHITECTURES.includes(process.arch) || endianness() !== 'LE') return `the processor is ${process.arch}`;
-  try {
-    const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
-    const libc = koffi.load(null);
+  return withLibc((libc) => {
     const fcntl = libc.func('int fcntl(int, int, ...)');
     const syscall = libc.func('int64_t syscall(int64_t, ...)');
     const getpriority = libc.func('int getpriority(int, uint32_t)');
@@ -80,23 +69,8 @@ export function loadLinuxCalls(): LinuxCalls | string {
         const memory = new Uint8Array(attributes.buffer);
         return Number(syscall(SYS_SCHED_SETATTR, 'int', 0, 'void *', memory, 'uint32_t', 0));
       },
-      errno: () => koffi.errno(),
-      address: (memory) => koffi.address(memory),
+      errno: libc.errno,
+      address: libc.address,
     };
-  } catch (error) {
-    return `koffi does not load: ${error instanceof Error ? error.message : String(error)}`;
-  }
-}
-
-export function notLinux(): string {
-  return `the platform is ${process.platform}, not Linux`;
-}
-
-/** `EADDRINUSE` and the like. */
-export function errorName(errno: number): string {
-  try {
-    return getSystemErrorName(-errno);
-  } catch {
-    return `errno ${errno}`;
-  }
+  });
 }

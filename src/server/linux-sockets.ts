@@ -1,8 +1,9 @@
 /** UDP sockets for the batched transport, by system calls: options that node:dgram cannot set. */
 import { networkInterfaces } from 'node:os';
 import { ipaddr } from '../dns/ipaddr.js';
+import { errorName } from '../system/libc.js';
 import type { BindFailure } from './bind-error.js';
-import { EACCES, EPERM, errorName, type LinuxCalls } from './linux-calls.js';
+import { EACCES, EPERM, type LinuxCalls } from './linux-calls.js';
 import { hostPort, type SocketPlan } from './listen-plan.js';
 
 const AF_INET = 2;

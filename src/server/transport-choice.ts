@@ -1,7 +1,7 @@
 /** Which transport a start uses for UDP. */
 import type { Ms } from '../system/clock.js';
+import { notLinux } from '../system/libc.js';
 import { CrashMarker } from './crash-marker.js';
-import { notLinux } from './linux-calls.js';
 import type { AnswerSettings, ServerLog } from './settings.js';
 
 /** A start that lived so long has proved itself. */

@@ -15,12 +15,34 @@ export const PASS: Outcome = { kind: 'pass' };
 /** It answers, and wants no more of it (R10). */
 export const DRAINING: Outcome = { kind: 'pass', draining: true, detail: 'HTTP 503, draining' };
 
+export const STOPPED: Outcome = { kind: 'local', detail: 'stopped' };
+
 export function failure(kind: FailureKind, detail: string): Outcome {
   return { kind: 'failure', failure: kind, detail };
 }
 
 export function local(detail: string): Outcome {
   return { kind: 'local', detail };
+}
+
+export function timedOut(timeout: Ms): Outcome {
+  return failure('timeout', `no answer within ${timeout} ms`);
+}
+
+/** What a stop ends, by the signal that it comes with: one listener for all, since each new one is compared with those before. */
+const stops = new WeakMap<AbortSignal, Set<() => void>>();
+
+function stopsOf(signal: AbortSignal): Set<() => void> {
+  let all = stops.get(signal);
+  if (all === undefined) {
+    const begun = new Set<() => void>();
+    stops.set(signal, begun);
+    signal.addEventListener('abort', () => {
+      for (const stop of begun) stop();
+    });
+    all = begun;
+  }
+  return all;
 }
 
 /**
@@ -40,14 +62,14 @@ export function attempt(
       if (settled) return;
       settled = true;
       clearTimeout(timer);
-      signal.removeEventListener('abort', abort);
+      stopsOf(signal).delete(abort);
       release?.();
       resolve(outcome);
     };
-    const abort = (): void => settle(local('stopped'));
+    const abort = (): void => settle(STOPPED);
     // Timers run before sockets are looked at: one more turn lets an answer that is already here win.
     const expire = (): void => {
-      setImmediate(() => settle(failure('timeout', `no answer within ${timeout} ms`)));
+      setImmediate(() => settle(timedOut(timeout)));
     };
     let timer =
       halfway === undefined
@@ -58,7 +80,7 @@ export function attempt(
               if (!settled) halfway();
             });
           }, timeout / 2);
-    signal.addEventListener('abort', abort);
+    stopsOf(signal).add(abort);
     if (signal.aborted) {
       abort();
       return;

@@ -1,8 +1,14 @@
 /** A TCP connection of a probe, from its opening to its hard end. */
+import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import type { Target } from '../feed.js';
 import { failure, type Outcome } from './attempt.js';
 import { classify } from './classify.js';
+
+/** How long the range of ports that the system gives out is believed. */
+const BELIEVED_MS = 60_000;
+
+export const MET_ITSELF: Outcome = failure('refused', 'nobody listens');
 
 /** Opens one that is ended by `closeHard`. Errors are judged and settled; so is a connection to itself. */
 export function openConnection(
@@ -14,7 +20,7 @@ export function openConnection(
   );
   socket.on('error', (error) => settle(classify(error, address)));
   socket.once('connect', () => {
-    if (metItself(socket, port)) settle(failure('refused', 'nobody listens'));
+    if (isGivenOut(port) && metItself(socket, port)) settle(MET_ITSELF);
   });
   return socket;
 }
@@ -48,4 +54,24 @@ export function metItself(
 ): boolean {
   // The port first: each end is asked of the system, and that nearly always tells.
   return socket.localPort === remotePort && socket.localAddress === socket.remoteAddress;
+}
+
+let givenOut: { readonly at: number; readonly first: number; readonly last: number } | undefined;
+
+/** Whether the system may give this port to a connection of ours; only then can it meet itself. */
+export function isGivenOut(port: number): boolean {
+  const now = performance.now();
+  if (givenOut === undefined || now - givenOut.at > BELIEVED_MS) givenOut = { at: now, ...readGivenOut() };
+  return port >= givenOut.first && port <= givenOut.last;
+}
+
+/** All of them, where it is not said. */
+function readGivenOut(): { first: number; last: number } {
+  try {
+    const [first, last] = readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'utf8').split('\t').map(Number);
+    if (first! > 0 && last! > 0) return { first: first!, last: last! };
+  } catch {
+    // Not Linux.
+  }
+  return { first: 1, last: 65_535 };
 }

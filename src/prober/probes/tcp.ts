@@ -35,9 +35,12 @@ export const probeTcp: Probe = (target, signal) => {
 function openOne(target: Target, settle: (outcome: Outcome) => void): Socket {
   const { expect } = target;
   const socket = openConnection(target, settle);
-  // One that met itself has settled already.
-  if (expect === undefined) socket.once('connect', () => settle(PASS));
-  else {
+  if (expect === undefined) {
+    // Nothing is to be read, so nothing is waited for.
+    socket.pause();
+    // One that met itself has settled already.
+    socket.once('connect', () => settle(PASS));
+  } else {
     let greeting = '';
     socket.on('data', (chunk: Buffer) => {
       greeting += chunk.toString('latin1');
