@@ -50,12 +50,15 @@ const INSTANCES: readonly Instance[] = [
   { service: 'mixed', node: 'web-1', port: 11, state: 'critical' },
   { service: 'mixed', node: 'Web-2', port: 11 },
   { service: 'down', node: 'web-1', port: 12, state: 'critical' },
+  { service: 'portless', node: 'web-1', port: 0, tags: ['p'] },
+  { service: 'portless', node: 'Web-2', port: 0, address: '10.1.0.2', state: 'critical' },
+  { service: 'portless', node: 'six', port: 13 },
 ];
 
 const SERVICES = [
   ...['web.service', 'WEB.Service.DC1', 'nope.service', 'db.service.dc1', 'my_svc.service', 'only6.service'],
   ...['multi.service', 'api.service', 'API.service.dc1', 'warned.service', 'mixed.service', 'down.service'],
-  ...['proto.service', 'proto.service.dc1'],
+  ...['proto.service', 'proto.service.dc1', 'portless.service'],
 ];
 const TAGGED = [
   ...['blue.web.service', 'BLUE.web.service.dc1', 'v1.web.service', 'v1.2.web.service', '2.web.service'],
@@ -65,7 +68,7 @@ const TAGGED = [
 const UNDERSCORED = [
   ...['_web._tcp.service', '_web._tcp.service.dc1', '_WEB._Tcp', '_web._tcp.dc1', '_web._blue.service'],
   ...['_web._blue', '_web._udp.service', '_web._udp', '_web._nope.service', '_nope._tcp', '_proto._tcp.service'],
-  ...['_my_svc._x_y.dc1', '_tcp.service', '_tcp', '_blue.service.dc1'],
+  ...['_my_svc._x_y.dc1', '_portless._p', '_tcp.service', '_tcp', '_blue.service.dc1'],
 ];
 const HOSTS = [
   ...['web-1.node', 'web-1.node.dc1', 'WEB-2.node', 'db.node.one.node', 'node.one.node', 'one.node.dc1', 'six.node'],

@@ -10,7 +10,6 @@ import { ConsulMirror } from '../src/registry/consul-mirror.js';
 import { ReadPlan } from '../src/registry/consul-reads.js';
 import { Notes } from '../src/registry/notes.js';
 import type { Report, Row } from '../src/registry/registry.js';
-import { RequestGate } from '../src/registry/request-gate.js';
 import { RevisionMemory } from '../src/registry/revision-memory.js';
 import { AddressPolicy } from '../src/registry/rows.js';
 import { type Observation, SyncLoop } from '../src/registry/sync.js';
@@ -170,6 +169,7 @@ t.test('a change of a check needs no read, one that leaves no trace is looked fo
 t.test('what leaves no trace is looked for on all nodes, where they are fewer', async (t) => {
   const fake = await fakeConsul(t);
   for (let i = 0; i < 30; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i % 3}` }));
+  fake.faults = { status: { path: /internal/, status: 404 } };
   const { rows } = following(t, registryOf(t, fake));
   await until('the list', () => rows.size === 30);
   await until('the watches', () => fake.count(/index=/) >= 4);
@@ -182,6 +182,47 @@ t.test('what leaves no trace is looked for on all nodes, where they are fewer', 
   await until('one that went without a check', () => rows.get('s21')?.length === 1);
   t.equal(fake.count(/^health\/service/), 0);
   t.ok(fake.count(/node-services/) - reads <= 9);
+  t.equal(fake.count(/internal/), 1, 'what cannot be had is not asked for again and again');
+});
+
+t.test('what comes or goes is found by one summary of all services, with a check or without', async (t) => {
+  const fake = await fakeConsul(t);
+  for (let i = 0; i < 90; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i}` }));
+  const { rows } = following(t, registryOf(t, fake));
+  await until('the list', () => rows.size === 90);
+  await until('the watches', () => fake.count(/index=/) >= 4);
+  const long = (): number => fake.count(/node-services|state\/any/);
+  const before = long();
+  const reads = fake.count(/^health\/service\/s21/);
+  const changes: readonly [() => void, number][] = [
+    [() => fake.set('s21', { id: 'plain', node: 'n0', address: '10.9.9.9' }), 2],
+    [() => fake.remove('s21', 'plain'), 1],
+    [() => fake.set('s21', instance('more', '10.9.9.8')), 2],
+    [() => fake.remove('s21', 'more'), 1],
+  ];
+  for (const [i, [change, rest]] of changes.entries()) {
+    change();
+    await until(`change ${i}`, () => rows.get('s21')?.length === rest);
+    t.equal(fake.count(/internal/), i + 1);
+    t.equal(fake.count(/^health\/service\/s21/) - reads, i + 1, 'one service is read');
+  }
+  t.equal(long(), before, 'nothing else');
+});
+
+t.test('a summary of which something is hidden, or that is none of Consul, is of no use and no fault', async (t) => {
+  const fake = await fakeConsul(t);
+  for (let i = 0; i < 5; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i % 3}` }));
+  for (const body of ['{}', '[{"Name":7}]', '[null]', '[{"Name":"s1","InstanceCount":1,"Nodes":7}]', '[]']) {
+    const { rows, reports } = following(t, registryOf(t, fake));
+    await until('the list', () => rows.size === 5);
+    await until('the watches', () => fake.inFlight >= 4);
+    fake.faults = { body: { path: /internal/, body }, headersOf: /internal/ };
+    if (body === '[]') fake.faults = { ...fake.faults, headers: { 'x-consul-results-filtered-by-acls': 'true' } };
+    fake.set('s1', { id: `plain${body.length}`, node: 'n0', address: `10.9.9.${body.length}` });
+    await until(body, () => rows.get('s1')?.some(({ address }) => address === `10.9.9.${body.length}`) === true);
+    t.notOk(reports.some(({ kind }) => kind === 'unreachable' || kind === 'unbelievable'));
+    fake.faults = {};
+  }
 });
 
 t.test('what leaves the list of critical checks is not answered before it is known to pass', async (t) => {
@@ -585,6 +626,16 @@ t.test('rows say what Consul says of an instance', async (t) => {
     { weight: 3 },
   ]);
 
+  const portless = new ConsulMirror(new AddressPolicy([], false, true), 'dc1');
+  const named = { body: { web: [] }, index: 2, filtered: false };
+  portless.takeServices(named);
+  const instances = ['a', 'b'].map((id) => ({
+    Node: node('n1'),
+    Service: service(id, { Port: id === 'a' ? undefined : 70_000 }),
+  }));
+  portless.takeService('web', { ...named, body: instances });
+  t.match(portless.contents('web', new Notes())?.rows, [{ id: 'a', address: '10.0.0.1', port: 0 }], 'as an agent does');
+
   const tests: [object, object | undefined][] = [
     [{ Type: 'tcp' }, { type: 'tcp' }],
     [{ Type: 'http' }, undefined],
@@ -646,67 +697,6 @@ t.test('what an index that moved means is looked for where nothing explains it',
   plan.moved(13n, false);
   plan.found({ newest: 9n, lost: true, index: 13n });
   t.equal(plan.unexplained, false, 'an instance that went leaves no index of its own');
-});
-
-t.test('a gate lets requests through in their order, so many at once and so many a second', async (t) => {
-  const timers: (() => void)[] = [];
-  const gate = new RequestGate({ inFlight: 2, burst: 3, gap: 100 }, (_, run) => {
-    timers.push(run);
-    return () => undefined;
-  });
-  const begun: string[] = [];
-  const ends = new Map<string, () => void>();
-  for (const name of ['a', 'b', 'c', 'd', 'e']) {
-    void gate.run(() => {
-      begun.push(name);
-      return new Promise<void>((resolve) => ends.set(name, resolve));
-    });
-  }
-  const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-  await settle();
-  t.same(begun, ['a', 'b']);
-  ends.get('a')!();
-  await settle();
-  t.same(begun, ['a', 'b', 'c']);
-  ends.get('b')!();
-  await settle();
-  t.same(begun, ['a', 'b', 'c'], 'three at once');
-  t.equal(timers.length, 1);
-  timers.shift()!();
-  await settle();
-  t.same(begun, ['a', 'b', 'c', 'd']);
-  timers.shift()!();
-  await settle();
-  t.same(begun, ['a', 'b', 'c', 'd'], 'two are under way');
-  ends.get('c')!();
-  await settle();
-  t.same(begun, ['a', 'b', 'c', 'd', 'e']);
-});
-
-t.test('what is urgent is let through first, and has room when much is under way', async (t) => {
-  const gate = new RequestGate({ inFlight: 3, reserved: 1, burst: 100, gap: 100 }, () => () => undefined);
-  const begun: string[] = [];
-  const ends = new Map<string, () => void>();
-  const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-  const run = (name: string, urgent: boolean): void => {
-    void gate.run(() => {
-      begun.push(name);
-      return new Promise<void>((resolve) => ends.set(name, resolve));
-    }, urgent);
-  };
-  for (const name of ['a', 'b', 'c', 'd']) run(name, false);
-  await settle();
-  t.same(begun, ['a', 'b']);
-  run('now', true);
-  run('soon', true);
-  await settle();
-  t.same(begun, ['a', 'b', 'now']);
-  ends.get('a')!();
-  await settle();
-  t.same(begun, ['a', 'b', 'now', 'soon']);
-  for (const name of ['b', 'now']) ends.get(name)!();
-  await settle();
-  t.same(begun, ['a', 'b', 'now', 'soon', 'c']);
 });
 
 t.test('an older word of a check never takes the place of a newer one', async (t) => {

@@ -181,13 +181,10 @@ export class FakeConsul {
 
   /** The most requests that came within a second. */
   mostInASecond(): number {
-    let most = 0;
-    let from = 0;
-    for (const [i, { at }] of this.requests.entries()) {
-      while (at - this.requests[from]!.at >= 1000) from++;
-      most = Math.max(most, i - from + 1);
-    }
-    return most;
+    return mostWithin(
+      this.requests.map(({ at }) => at),
+      1000,
+    );
   }
 
   #wake(): void {
@@ -243,6 +240,7 @@ export class FakeConsul {
       return this.#serviceIndexes.get(decodeURIComponent(path.slice('health/service/'.length))) ?? this.#index;
     }
     if (path.startsWith('catalog/node-services/')) return Math.max(this.#indexes.services, this.#indexes.nodes);
+    if (path === 'internal/ui/services') return Math.max(...Object.values(this.#indexes));
     return 10;
   }
 
@@ -283,8 +281,12 @@ export class FakeConsul {
     const index = this.#indexOf(path);
     const known = this.#cache.get(path);
     if (known?.index === index && this.faults.hidden === undefined) return known.body;
-    const body =
-      path === 'catalog/services' ? this.#list() : path === 'catalog/nodes' ? this.#nodeList() : this.#checks();
+    const lists: Record<string, () => string> = {
+      'catalog/services': () => this.#list(),
+      'catalog/nodes': () => this.#nodeList(),
+      'internal/ui/services': () => this.#summary(),
+    };
+    const body = lists[path]?.() ?? this.#checks();
     this.#cache.set(path, { index, body });
     return body;
   }
@@ -296,6 +298,17 @@ export class FakeConsul {
       return [name, [...new Set([...instances.values()].flatMap((instance) => instance.tags ?? []))]] as const;
     });
     return JSON.stringify(Object.fromEntries(tags));
+  }
+
+  #summary(): string {
+    const { hidden } = this.faults;
+    const shown = [...this.#services].filter(([name]) => hidden?.(name) !== true);
+    return JSON.stringify(
+      shown.map(([Name, instances]) => {
+        const nodes = new Set([...instances.values()].map(({ node }) => node));
+        return { Name, Datacenter: 'dc1', Tags: null, Nodes: [...nodes], InstanceCount: instances.size };
+      }),
+    );
   }
 
   #nodeList(): string {
@@ -384,4 +397,15 @@ export class FakeConsul {
       ModifyIndex: instance.index,
     };
   }
+}
+
+/** The most of `times`, in order, that lie within so long. */
+export function mostWithin(times: readonly number[], ms: number): number {
+  let most = 0;
+  let from = 0;
+  for (const [i, at] of times.entries()) {
+    while (at - times[from]! >= ms) from++;
+    most = Math.max(most, i - from + 1);
+  }
+  return most;
 }

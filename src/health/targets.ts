@@ -6,13 +6,14 @@ import type { Ms } from '../system/clock.js';
 import type { JudgeSettings } from './verdict-record.js';
 
 /**
- * What to probe for a row under a check, and how often; undefined when it is not probed: UDP, or a check of type none
- * (R17).
+ * What to probe for a row under a check, and how often; undefined when it is not probed: UDP, a check of type none, or
+ * no port to go to (R17).
  */
 export function targetOf(row: Row, check: CheckConfig, interval = check.interval): Target | undefined {
   const { type, timeout } = check;
   if (type === 'none' || (row.protocol === 'udp' && !OF_UDP.has(type))) return undefined;
   const port = check.port ?? row.port;
+  if (port === 0) return undefined;
   const base = { address: row.address, port, type, interval, timeout };
   const judged = `${check.rise}|${check.fall}|${check.longDead}`;
   const options = optionsOf(check, row);

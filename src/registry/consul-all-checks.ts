@@ -1,22 +1,20 @@
 /** When the long list of all checks is read. Pure: time is passed in. */
 import type { Ms } from '../system/clock.js';
+import { CostPace } from './consul-cost-pace.js';
 
 /** Where nothing asks for it sooner: that a check tests something else shows there alone. */
 const EVERY_MS: Ms = 300_000;
-/** Of the time, it may be asked for and taken in for so long. */
 const COST_SHARE = 1 / 5;
 
 export class AllChecks {
   /** Up to which index it is known. */
   index = 0n;
-  #at: Ms = 0;
-  #cost: Ms = 0;
+  readonly #pace = new CostPace(COST_SHARE);
 
   /** It was asked for at `began`, and taken in at `now`. */
   took(index: bigint, began: Ms, now: Ms): void {
     this.index = index;
-    this.#at = now;
-    this.#cost = now - began;
+    this.#pace.took(began, now);
   }
 
   /**
@@ -25,7 +23,7 @@ export class AllChecks {
    * @param wanted from when on it may tell what nothing else does; Infinity: there is no such thing
    */
   due(newest: bigint, wanted: Ms): Ms {
-    const first = newest > this.index ? Math.min(wanted, this.#at + EVERY_MS) : wanted;
-    return Math.max(first, this.#at + this.#cost / COST_SHARE);
+    const first = newest > this.index ? Math.min(wanted, this.#pace.at + EVERY_MS) : wanted;
+    return Math.max(first, this.#pace.due);
   }
 }

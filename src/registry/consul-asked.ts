@@ -11,6 +11,7 @@ import { type AskedPart, AskedService } from './consul-asked-service.js';
 import { AskedWatches } from './consul-asked-watches.js';
 import { ConsulClient } from './consul-client.js';
 import { readTrustDomain } from './consul-epoch.js';
+import { CONSUL_LOOK_UP_LIMITS, CONSUL_READ_LIMITS } from './consul-limits.js';
 import { ConsulMarks } from './consul-marks.js';
 import { sleep } from './consul-watch.js';
 import { HttpClient } from './http-client.js';
@@ -22,9 +23,6 @@ import { RequestGate } from './request-gate.js';
 import { AddressPolicy } from './rows.js';
 import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './sync.js';
 
-/** Within any second no more than 50 begin, and no more than 50 are under way, look-ups included: they never wait for reads. */
-const READ_LIMITS = { inFlight: 41, burst: 5, gap: 40 };
-const LOOK_UP_LIMITS = { inFlight: 9, burst: 5, gap: 66 };
 const LIVENESS_MS: Ms = 5_000;
 const MAX_INTERVAL_MS: Ms = 60_000;
 const READ_MS: Ms = 5_000;
@@ -51,8 +49,8 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
   readonly #config: ConsulRegistryConfig;
   readonly #http: HttpClient;
   readonly #client: ConsulClient;
-  readonly #gate = new RequestGate(READ_LIMITS);
-  readonly #lookUps = new RequestGate(LOOK_UP_LIMITS);
+  readonly #gate = new RequestGate(CONSUL_READ_LIMITS);
+  readonly #lookUps = new RequestGate(CONSUL_LOOK_UP_LIMITS);
   readonly #reads: AskedReads;
   readonly #marks: ConsulMarks;
   readonly #policy: AddressPolicy;
@@ -77,8 +75,8 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
     this.interval = Math.min(MAX_INTERVAL_MS, softTtl / 2);
     this.presenceDeadline = Math.min(LIVENESS_MS, this.interval);
     this.#config = config;
-    this.#policy = new AddressPolicy(allowAddresses, false);
-    this.#http = new HttpClient(config, lookup, READ_LIMITS.inFlight + LOOK_UP_LIMITS.inFlight);
+    this.#policy = new AddressPolicy(allowAddresses, false, datacenters.length > 0);
+    this.#http = new HttpClient(config, lookup, CONSUL_READ_LIMITS.inFlight + CONSUL_LOOK_UP_LIMITS.inFlight);
     this.#client = new ConsulClient(config, this.#http, limits.maxBody);
     this.#reads = new AskedReads({ client: this.#client, stale: config.stale, maxLag: config.maxLag });
     this.#marks = new ConsulMarks(this.#client, this.#gate, config.kvPrefix);

@@ -11,6 +11,7 @@ import { HotWatches } from './consul-hot.js';
 import { type ListReply, type ListSource, lagOf, readList } from './consul-list.js';
 import { answerOf, type ConsulMirror, type Findings } from './consul-mirror.js';
 import { ConsulReader } from './consul-reader.js';
+import { readSummary, SUMMARY_PATH, SummaryPace } from './consul-summary.js';
 import { sleep, type Take, watchList } from './consul-watch.js';
 import { isFailure } from './http-failure.js';
 import type { Failure, Presence } from './sync.js';
@@ -24,6 +25,8 @@ export interface DatacenterOptions extends ListSource {
 /** Up to so many checks that left a list of bad ones are looked at by their services, which may take so long. */
 const FEW = 16;
 const FEW_MS: Ms = 1_000;
+/** Services that a summary may have read. */
+const MANY = 200;
 const READ_MS: Ms = 5_000;
 const LONG_MS: Ms = 3_600_000;
 /** No node and no check has these: the answer is nothing but the index. */
@@ -44,6 +47,7 @@ export class ConsulDatacenter {
   #indexes: Record<ListName, bigint> | undefined;
   #badIndexes: Record<BadStatus, bigint> = { critical: 0n, warning: 0n };
   #all = new AllChecks();
+  readonly #summary = new SummaryPace();
   /** So long it may take to find out what became of checks that left a list of bad ones. */
   #doubtUntil: Ms = 0;
   /** The indexes that the last liveness read found. */
@@ -205,6 +209,8 @@ export class ConsulDatacenter {
       asked: () => this.#asked,
       watched: (name) => this.#hot.has(name),
       took: ({ changed }) => this.#touch(changed),
+      ended: () => this.#wake?.(),
+      summed: () => this.#isSummed,
     });
   }
 
@@ -259,7 +265,8 @@ export class ConsulDatacenter {
       this.#reader.moved(reply.index, told);
       for (const gone of found.changed) this.#reader.forget(gone);
     }
-    return this.#found(found);
+    // Whatever moved the index of the services is a change, if not one that their list tells.
+    return this.#found(found) || name === 'services';
   }
 
   #takeBad(status: BadStatus, reply: ListReply): boolean | string {
@@ -296,28 +303,55 @@ export class ConsulDatacenter {
     for (const status of BAD_STATUSES) this.#badIndexes[status] = max(this.#badIndexes[status], index);
   }
 
-  /** Reads the list of all checks when it is due, and watches what is asked most, until `signal` or a failure. */
+  /** Reads what tells of everything when it is due, and watches what is asked most, until `signal` or a failure. */
   async #keepUp(signal: AbortSignal): Promise<string> {
     while (!signal.aborted) {
       this.#hot.set(this.#asked.filter((name) => this.#mirror.has(name)).slice(0, this.#options.hotWatches));
-      const wait = this.#allDue() - performance.now();
-      if (wait > 0) await this.#rest(Math.min(wait, LONG_MS), signal);
+      const now = performance.now();
+      const [summary, all] = [this.#summaryDue(), this.#allDue()];
+      if (Math.min(summary, all) > now) await this.#rest(Math.min(summary - now, all - now, LONG_MS), signal);
       else {
-        const { plan } = this.#reader;
-        const at = plan.index;
-        const began = performance.now();
-        const reply = await readList(this.#options, this.#origin, PATHS.checks, this.#indexes?.checks, signal);
-        if (signal.aborted) break;
-        if (isFailure(reply)) return `${PATHS.checks}: ${reply.reason}`;
-        const fault = reply.doubt ?? this.#wentBack(reply) ?? this.#take('checks', reply);
-        if (typeof fault === 'string') return `${PATHS.checks}: ${fault}`;
-        this.#tookAll(reply.index, began);
-        plan.compared(at);
+        const fault = summary <= now ? await this.#readSummary(signal) : await this.#readAllChecks(signal);
+        if (fault !== undefined) return fault;
         this.#news();
         this.#reader.wake();
       }
     }
     return 'stopped';
+  }
+
+  /** Which services have other instances than those that are known. That it cannot be read is no fault. */
+  async #readSummary(signal: AbortSignal): Promise<undefined> {
+    const { plan } = this.#reader;
+    const at = plan.index;
+    const began = performance.now();
+    const reply = await readList(this.#options, this.#origin, SUMMARY_PATH, at, signal);
+    if (signal.aborted) return;
+    const usable = !isFailure(reply) && reply.doubt === undefined && !reply.filtered;
+    const summaries = usable ? readSummary(reply.body) : undefined;
+    const now = performance.now();
+    this.#summary.took(began, now);
+    plan.summed(at);
+    if (summaries === undefined) this.#summary.failed(now);
+    else {
+      const differ = this.#mirror.differing(summaries);
+      // So many are not found out about one by one.
+      if (differ.size <= MANY) plan.want(differ);
+    }
+  }
+
+  async #readAllChecks(signal: AbortSignal): Promise<string | undefined> {
+    const { plan } = this.#reader;
+    const at = plan.index;
+    const began = performance.now();
+    const reply = await readList(this.#options, this.#origin, PATHS.checks, this.#indexes?.checks, signal);
+    if (signal.aborted) return undefined;
+    if (isFailure(reply)) return `${PATHS.checks}: ${reply.reason}`;
+    const fault = reply.doubt ?? this.#wentBack(reply) ?? this.#take('checks', reply);
+    if (typeof fault === 'string') return `${PATHS.checks}: ${fault}`;
+    this.#tookAll(reply.index, began);
+    plan.compared(at);
+    return undefined;
   }
 
   /** The word of the leader: another lineage, which a list of everything has to tell. */
@@ -326,9 +360,21 @@ export class ConsulDatacenter {
     return index < known ? `the index went back from ${known} to ${index}` : undefined;
   }
 
+  /** Nothing more is to be learnt from the summary. */
+  get #isSummed(): boolean {
+    return this.#reader.plan.isSummed || !this.#summary.isOfUse(performance.now());
+  }
+
+  #summaryDue(): Ms {
+    const { plan, explainedBy, isBusy } = this.#reader;
+    if (!plan.unexplained || isBusy || this.#isSummed) return Number.POSITIVE_INFINITY;
+    return this.#summary.due(explainedBy);
+  }
+
   #allDue(): Ms {
-    const { plan, explainedBy } = this.#reader;
-    const unexplained = plan.unexplained && !plan.traceless ? explainedBy : Number.POSITIVE_INFINITY;
+    const { plan, explainedBy, isBusy } = this.#reader;
+    const wanted = plan.unexplained && !plan.traceless && !isBusy && this.#isSummed;
+    const unexplained = wanted ? explainedBy : Number.POSITIVE_INFINITY;
     const doubted = this.#mirror.doubted.length > 0 ? this.#doubtUntil : Number.POSITIVE_INFINITY;
     return this.#all.due(this.#checksIndex, Math.min(unexplained, doubted));
   }

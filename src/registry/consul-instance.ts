@@ -51,7 +51,8 @@ export function readInstance(service: unknown, node: string): Instance | undefin
     node,
     serviceId: ID,
     address: (Address as string | null | undefined) ?? '',
-    port: Port,
+    // Consul leaves 0 out.
+    port: Port ?? 0,
     tags: Tags,
     meta: typeof Meta === 'object' && Meta !== null ? (Meta as Record<string, unknown>) : {},
     weights: typeof Weights === 'object' && Weights !== null ? Weights : {},

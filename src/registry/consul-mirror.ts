@@ -7,6 +7,7 @@ import { type BadStatus, type CheckNews, CheckTable, type KnownCheck } from './c
 import { groupKey, worst } from './consul-checks.js';
 import type { ConsulReply } from './consul-client.js';
 import { type ConsulNode, checkOfMeta, type Instance, readInstance, readNode, toRow } from './consul-instance.js';
+import type { ServiceSummary } from './consul-summary.js';
 import type { Notes } from './notes.js';
 import type { ListedCheck, ListedNode, Row } from './registry.js';
 import type { AddressPolicy } from './rows.js';
@@ -197,6 +198,24 @@ export class ConsulMirror {
     this.#nodes = nodes;
     this.#nodesIndex = index;
     return { changed, unread: NONE.unread };
+  }
+
+  /** Services that have other instances by now than those that are known, as far as a summary of all tells. */
+  differing(summaries: readonly ServiceSummary[]): Set<string> {
+    const differ = new Set<string>();
+    const seen = new Set<string>();
+    for (const { name, instances, nodes } of summaries) {
+      seen.add(name);
+      const known = this.#services.get(name);
+      if (known?.instances === undefined || known.filtered) continue;
+      const here = new Set(known.instances.map(({ node }) => node));
+      const same = instances === known.instances.length && nodes.length === here.size;
+      if (!same || !nodes.every((node) => here.has(node))) differ.add(name);
+    }
+    for (const [name, { instances, filtered }] of this.#services) {
+      if (!seen.has(name) && !filtered && instances !== undefined && instances.length > 0) differ.add(name);
+    }
+    return differ;
   }
 
   /** The answer about one service. A text says why it is not taken in. */

@@ -24,6 +24,10 @@ export interface ReaderOptions {
   readonly watched: (name: string) => boolean;
   /** An answer was taken in. */
   readonly took: (findings: Findings) => void;
+  /** A read has ended, well or not. */
+  readonly ended: () => void;
+  /** Whether what came or went can still be found out by one answer: then nothing is looked through. */
+  readonly summed: () => boolean;
 }
 
 const READ_MS: Ms = 5_000;
@@ -35,7 +39,7 @@ const LOOKED_THROUGH = 200;
 const LEISURE_MS: Ms = 250;
 const LONG_MS: Ms = 3_600_000;
 /** What is being read or watched mostly explains what changed: so long nothing is looked for. */
-const EXPLAIN_MS: Ms = 50;
+const EXPLAIN_MS: Ms = 15;
 /** So many that cannot be read are a fault of the registry, not of theirs. */
 const MOST_FAILED = 3;
 
@@ -79,6 +83,11 @@ export class ConsulReader {
     return this.#movedAt + EXPLAIN_MS;
   }
 
+  /** Something is being read that may explain what changed. */
+  get isBusy(): boolean {
+    return this.plan.isBusy(this.failed);
+  }
+
   forget(name: string): void {
     this.plan.forget(name);
     this.failed.delete(name);
@@ -106,9 +115,10 @@ export class ConsulReader {
       if (wanted.length > 0) failure = await this.#readServices(wanted, true, signal, news);
       else if (plan.unexplained && performance.now() < this.explainedBy) {
         await this.#rest(this.explainedBy - performance.now(), signal);
-      } else if (plan.unexplained && this.#askedUnverified().length > 0) {
+      } else if (plan.unexplained && this.#options.summed() && this.#askedUnverified().length > 0) {
         failure = await this.#readServices(this.#askedUnverified(), true, signal, news);
-      } else if (plan.traceless && this.#isBehind()) failure = await this.#lookThrough(READERS, signal, news);
+      } else if (plan.traceless && this.#options.summed() && this.#isBehind())
+        failure = await this.#lookThrough(READERS, signal, news);
       else if (this.failed.size === 0 && !this.#isBehind()) await this.#rest(LONG_MS, signal);
       else if (performance.now() < leisure) await this.#rest(leisure - performance.now(), signal);
       else {
@@ -185,7 +195,10 @@ export class ConsulReader {
     else {
       const read = names.filter((name) => mirror.hasRead(name));
       for (const name of read) this.plan.begin(name);
-      for (const name of read) this.plan.verified('service', name, at);
+      for (const name of read) {
+        this.plan.verified('service', name, at);
+        this.plan.end(name);
+      }
     }
     return undefined;
   }
@@ -241,6 +254,8 @@ export class ConsulReader {
     const path = servicePath(name);
     const at = this.plan.begin(name);
     const reply = await this.#read(path, how, signal);
+    this.plan.end(name);
+    this.#options.ended();
     if (signal.aborted) {
       this.plan.failed(name);
       return undefined;

@@ -30,8 +30,11 @@ export class ReadPlan {
   /** The greatest index of an instance that was read, and of a service or node that had lost one. */
   #newest = 0n;
   #lost = 0n;
-  /** The list of checks was compared since the index was this. */
+  /** The list of checks was compared since the index was this, and the summary of all services. */
   #traced = 0n;
+  #summed = 0n;
+  /** Services that are being read. */
+  readonly #underWay = new Set<string>();
 
   /** The list of services has this index now. `told`: a service came or went in it. */
   moved(index: bigint, told: boolean): void {
@@ -57,7 +60,20 @@ export class ReadPlan {
   /** The index at which a read of a service begins. */
   begin(name: string): bigint {
     this.#wanted.delete(name);
+    this.#underWay.add(name);
     return this.#index;
+  }
+
+  /** The read of a service has ended. */
+  end(name: string): void {
+    this.#underWay.delete(name);
+  }
+
+  /** True while something is being read, or is about to be, that may explain what changed. */
+  isBusy(except: ReadonlyMap<string, unknown>): boolean {
+    if (this.#underWay.size > 0) return true;
+    for (const name of this.#wanted) if (!except.has(name)) return true;
+    return false;
   }
 
   /** Something was read. */
@@ -85,6 +101,16 @@ export class ReadPlan {
   /** The whole list of checks, asked for at `at`, was compared. */
   compared(at: bigint): void {
     this.#traced = at;
+  }
+
+  /** The summary of all services, asked for at `at`, was compared. */
+  summed(at: bigint): void {
+    this.#summed = at;
+  }
+
+  /** True when the summary had its chance to explain it: it shows all that come and go. */
+  get isSummed(): boolean {
+    return this.#summed >= this.#index;
   }
 
   /** True when something changed and nothing that was read says what. */

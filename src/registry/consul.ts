@@ -11,6 +11,7 @@ import type { Ms } from '../system/clock.js';
 import { ConsulClient } from './consul-client.js';
 import { ConsulDatacenter } from './consul-datacenter.js';
 import { readTrustDomain } from './consul-epoch.js';
+import { CONSUL_LIMITS } from './consul-limits.js';
 import { ConsulMarks } from './consul-marks.js';
 import { ConsulMirror } from './consul-mirror.js';
 import { sleep } from './consul-watch.js';
@@ -41,8 +42,6 @@ const MAX_INTERVAL_MS: Ms = 60_000;
 const POLL_MS: Ms = 900_000;
 /** Another datacenter that failed is tried again after so long. */
 const RETRY_MS: Ms = 30_000;
-/** Within any second no more than 50 begin, with one to spare. */
-const LIMITS = { inFlight: 50, reserved: 10, burst: 8, gap: 25 };
 /** So many of the most asked services are watched each by itself. */
 const HOT_WATCHES = 16;
 
@@ -60,7 +59,7 @@ export class ConsulRegistry implements Adapter, Follower {
   readonly #config: ConsulRegistryConfig;
   readonly #http: HttpClient;
   readonly #client: ConsulClient;
-  readonly #gate = new RequestGate(LIMITS);
+  readonly #gate = new RequestGate(CONSUL_LIMITS);
   readonly #datacenters: readonly ConsulDatacenter[];
   readonly #marks: ConsulMarks;
   readonly #policy: AddressPolicy;
@@ -80,8 +79,8 @@ export class ConsulRegistry implements Adapter, Follower {
     this.presenceDeadline = Math.min(LIVENESS_MS, this.interval);
     this.#config = config;
     this.#withNodes = datacenters.length > 0;
-    this.#policy = new AddressPolicy(allowAddresses, false);
-    this.#http = new HttpClient(config, lookup, LIMITS.inFlight);
+    this.#policy = new AddressPolicy(allowAddresses, false, datacenters.length > 0);
+    this.#http = new HttpClient(config, lookup, CONSUL_LIMITS.inFlight);
     this.#client = new ConsulClient(config, this.#http, limits.maxBody);
     const { stale, maxLag } = config;
     const given = datacenters.length > 0 ? datacenters : [config.datacenter];

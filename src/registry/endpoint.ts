@@ -54,7 +54,7 @@ export function readRows(
   const { id, zone } = fields;
   if (!isOptionalText(id)) return 'id must be a short text';
   if (!isOptionalText(zone)) return 'zone must be a short text';
-  const ports = readPorts(fields, shared.portName);
+  const ports = readPorts(fields, shared.portName, policy.portless);
   if (typeof ports === 'string') return ports;
   const { portName: _, ...rest } = shared;
   return ports.map(([portName, port]): Row => {
@@ -74,10 +74,13 @@ export function readRows(
 function readPorts(
   { port, ports }: Record<string, unknown>,
   portName: string | undefined,
+  portless: boolean,
 ): [string | undefined, number][] | string {
   if (ports == null) {
     const number = toInteger(port);
-    return isPort(number) ? [[portName, number]] : `port must be 1 to 65535, not ${quote(port)}`;
+    return isPort(number) || (portless && number === 0)
+      ? [[portName, number]]
+      : `port must be 1 to 65535, not ${quote(port)}`;
   }
   if (port != null) return 'port and ports exclude each other';
   const entries = entriesOf(ports);

@@ -30,8 +30,10 @@ export function isHostName(address: string): boolean {
   return !address.includes(':') && !/^\d+\.\d+\.\d+\.\d+$/.test(address);
 }
 
-/** Which addresses a zone's rows may have (R18). */
+/** Which addresses a zone's rows may have (R18), and whether they need a port. */
 export class AddressPolicy {
+  /** An instance without a port has a row, whose port is 0. */
+  readonly portless: boolean;
   readonly #local: boolean;
   readonly #allowed = new BlockList();
 
@@ -39,8 +41,9 @@ export class AddressPolicy {
    * @param allow the zone's `allowAddresses`
    * @param local true for a registry on this host's own disk: loopback and link-local are allowed there
    */
-  constructor(allow: readonly Cidr[], local: boolean) {
+  constructor(allow: readonly Cidr[], local: boolean, portless = false) {
     this.#local = local;
+    this.portless = portless;
     for (const cidr of allow) {
       const [network = '', length = ''] = cidr.split('/');
       const address = normalizeAddress(network);
@@ -80,7 +83,7 @@ function specialKind(address: string): string | undefined {
   return (first & 0xff00) === 0xff00 ? 'multicast' : undefined;
 }
 
-/** An endpoint's port. 0 names no endpoint. */
+/** A port that can be reached. */
 export function isPort(value: number): boolean {
   return Number.isInteger(value) && value >= 1 && value <= 65535;
 }

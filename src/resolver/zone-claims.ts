@@ -19,7 +19,7 @@ export class ZoneClaims {
   /** Another service of this zone was listed at the row's address when the row was gone: no guard keeps it. */
   isClaimedHere(service: Service, row: CatalogRow): boolean {
     const { goneSince } = row;
-    if (goneSince === undefined) return false;
+    if (goneSince === undefined || row.port === 0) return false;
     return this.#places.some(
       row,
       (other) =>
@@ -60,9 +60,11 @@ export class ZoneClaims {
 
   /**
    * Between zones of one address space: listed elsewhere after the last word on our row. A listing that is older is no
-   * claim, the two share the address. The word of our own probe is better when it asked who is there.
+   * claim, the two share the address; nor is one without a port, which leaves it to all. The word of our own probe is
+   * better when it asked who is there.
    */
   #isClaimed(service: Service, row: CatalogRow): boolean {
+    if (row.port === 0) return false;
     const { config, probes } = this.#zone;
     const lastWord = row.listed ? this.#confirmed(service) : row.goneSince;
     const claim = this.#places.some(
