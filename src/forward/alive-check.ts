@@ -4,6 +4,7 @@
  * there and still know nothing, so one question of a client goes out then, and the others follow when that is answered.
  */
 import { randomInt } from 'node:crypto';
+import type { ListenAddress } from '../config/types.js';
 import { TYPE } from '../dns/constants.js';
 import { encodeQuery } from '../dns/encode-query.js';
 import type { Ms } from '../system/clock.js';
@@ -19,6 +20,12 @@ interface Watched {
   wait: Ms;
   rounds: number;
   cancels: Cancel[];
+}
+
+/** Calls `alive` once when there is a reply, whatever it says. */
+export function askWhetherAlive(address: ListenAddress, exchange: typeof exchangeUdp, alive: () => void): Cancel {
+  const query = encodeQuery({ id: randomInt(0x10000), name: '', type: TYPE.NS })!;
+  return exchange(address, query, { reply: alive, failed: () => {}, forged: () => {} });
 }
 
 export class AliveCheck {
@@ -53,10 +60,7 @@ export class AliveCheck {
     const exchange = watched.rounds++ % 2 === 0 ? exchangeUdp : exchangeTcp;
     watched.cancels = group.upstreams
       .filter(({ loop }) => !loop)
-      .map(({ address }) => {
-        const query = encodeQuery({ id: randomInt(0x10000), name: '', type: TYPE.NS })!;
-        return exchange(address, query, { reply: () => group.noteAlive(), failed: () => {}, forged: () => {} });
-      });
+      .map(({ address }) => askWhetherAlive(address, exchange, () => group.noteAlive()));
     watched.wait = Math.min(watched.wait * GROWTH, LONGEST_MS);
     watched.timer = setTimeout(() => this.#round(group), watched.wait);
   }

@@ -9,6 +9,8 @@ const ENTRY_BYTES = 400;
 const FAILURE_FIRST_MS: Ms = 5_000;
 const FAILURE_LONGEST_MS: Ms = 30_000;
 const MAX_FAILURES = 4_096;
+const MAX_FAILURE_BYTES = 4 * 1024 * 1024;
+const NO_OPTIONS = new Uint8Array(0);
 
 export interface CacheEntry {
   readonly reply: UpstreamReply;
@@ -35,11 +37,18 @@ export interface CachedFailure {
 
 export class ForwardCache {
   readonly #entries: LRUCache<string, CacheEntry>;
-  readonly #failures = new LRUCache<string, CachedFailure>({ max: MAX_FAILURES });
+  readonly #failures = new LRUCache<string, CachedFailure>({
+    max: MAX_FAILURES,
+    maxSize: MAX_FAILURE_BYTES,
+    sizeCalculation: (failure, key) => sizeOf(failure, key),
+  });
   readonly #maxStale: Ms;
 
   constructor(maxBytes: number, maxStale: Ms) {
-    this.#entries = new LRUCache({ maxSize: maxBytes, sizeCalculation: sizeOf });
+    this.#entries = new LRUCache<string, CacheEntry>({
+      maxSize: maxBytes,
+      sizeCalculation: (entry, key) => sizeOf(entry, key),
+    });
     this.#maxStale = maxStale;
   }
 
@@ -53,12 +62,18 @@ export class ForwardCache {
     return entry === undefined || now - entry.expiresAt > this.#maxStale ? undefined : entry;
   }
 
-  /** Keeps a reply that may be kept. `always`: also one without a lifetime, for when there is nothing newer. */
+  /**
+   * Keeps a reply that may be kept, in place of what was there. One that may not still says that what was there is not so
+   * any more, unless it was cut. `always`: also one without a lifetime, for when there is nothing newer.
+   */
   put(key: string, reply: UpstreamReply, now: Ms, always: boolean): void {
     this.#failures.delete(key);
-    if (reply.lifetime === 0 && !always) return;
+    if (reply.lifetime === 0 && !always) {
+      if (!reply.truncated) this.#entries.delete(key);
+      return;
+    }
     const expiresAt = now + reply.lifetime * 1000;
-    this.#entries.set(key, { reply, storedAt: now, expiresAt, retryAt: 0, failedIn: 0, kept: false });
+    this.#entries.set(key, { reply: alone(reply), storedAt: now, expiresAt, retryAt: 0, failedIn: 0, kept: false });
   }
 
   failure(key: string, now: Ms): CachedFailure | undefined {
@@ -71,10 +86,16 @@ export class ForwardCache {
     const before = this.#failures.get(key);
     const again = before !== undefined && before.epoch === failure.epoch;
     const wait = again ? Math.min(before.wait * 2, FAILURE_LONGEST_MS) : FAILURE_FIRST_MS;
-    this.#failures.set(key, { ...failure, wait, until: now + wait });
+    this.#failures.set(key, { ...failure, reply: failure.reply && alone(failure.reply), wait, until: now + wait });
   }
 }
 
-function sizeOf({ reply }: CacheEntry, key: string): number {
-  return ENTRY_BYTES + reply.bytes.length + reply.ends.length * 4 + key.length * 2;
+function sizeOf({ reply }: Pick<CachedFailure, 'reply'>, key: string): number {
+  const message = reply === undefined ? 0 : reply.bytes.length + reply.ends.length * 4;
+  return ENTRY_BYTES + message + key.length * 2;
+}
+
+/** Options are for who asked; kept, they would only take room. */
+function alone(reply: UpstreamReply): UpstreamReply {
+  return { ...reply, options: NO_OPTIONS };
 }

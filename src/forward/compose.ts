@@ -1,12 +1,16 @@
 /** The reply to a client: header, the question in its letters, records with their TTLs as of now, its own OPT. */
-import { TYPE } from '../dns/constants.js';
+import { OPTION_EDE, RCODE, TYPE } from '../dns/constants.js';
 import { STALE_TTL_S } from '../server/kept-answers.js';
 import { type Ede, edeOption } from './ede.js';
 import type { Question } from './question.js';
 import type { UpstreamReply } from './upstream-message.js';
-import { putU16, putU32, u32 } from './wire.js';
+import { putU16, putU32, u16, u32 } from './wire.js';
 
 const OPT_BYTES = 11;
+/** An EDE without text, its head included. */
+const BARE_EDE_BYTES = 6;
+
+const NO_OPTIONS = new Uint8Array(0);
 
 /** How a reply goes out. */
 export interface Dressing {
@@ -35,9 +39,11 @@ export function composeReply(question: Question, reply: UpstreamReply, dressing:
   const out = new Uint8Array(recordsEnd + (question.edns ? OPT_BYTES + options.length : 0));
   out.set(question.query.subarray(0, question.questionEnd));
   out.set(bytes.subarray(questionEnd, recordsEnd - shift), question.questionEnd);
+  // Without an OPT record there is no place for the upper bits of an extended rcode, and the lower ones mean another.
+  const rcode = question.edns || reply.rcode <= 15 ? reply.rcode : RCODE.SERVFAIL;
   const authentic = reply.authenticData && (question.authenticData || question.edns?.dnssecOk === true);
   putHeader(out, question, {
-    rcode: reply.rcode,
+    rcode,
     truncated: reply.truncated || taken < required,
     authentic,
     authoritative: false,
@@ -89,12 +95,28 @@ export function composeOwn(
 
 /** Of an EDE the text goes first when there is no room (R26). */
 function optionsFor(question: Question, reply: UpstreamReply, { ede, live, limit }: Dressing): Uint8Array {
-  if (!question.edns) return new Uint8Array(0);
-  const passed = live ? reply.options : new Uint8Array(0);
-  if (!ede) return passed;
-  const full = edeOption(ede.code, ede.text);
+  if (!question.edns) return NO_OPTIONS;
   const size = reply.bytes.length - reply.questionEnd + question.questionEnd + OPT_BYTES;
+  if (!ede) return live ? shortened(reply.options, limit - size, limit - question.questionEnd - OPT_BYTES) : NO_OPTIONS;
+  const full = edeOption(ede.code, ede.text);
   return size + full.length <= limit ? full : edeOption(ede.code);
+}
+
+/** `room`: what records leave; `most`: what there is without any. Options other than an EDE are not less than records. */
+function shortened(options: Uint8Array, room: number, most: number): Uint8Array {
+  if (options.length <= room) return options;
+  const bare: number[] = [];
+  const others: number[] = [];
+  for (let at = 0; at + 4 <= options.length; ) {
+    const end = at + 4 + u16(options, at + 2);
+    if (u16(options, at) !== OPTION_EDE) {
+      bare.push(...options.subarray(at, end));
+      others.push(...options.subarray(at, end));
+    } else if (end - at >= BARE_EDE_BYTES) bare.push(0, OPTION_EDE, 0, 2, options[at + 4]!, options[at + 5]!);
+    at = end;
+  }
+  if (bare.length <= room) return Uint8Array.from(bare);
+  return others.length <= most ? Uint8Array.from(others) : NO_OPTIONS;
 }
 
 /** How many whole records stay within `room`. */

@@ -5,9 +5,10 @@
 import { randomInt } from 'node:crypto';
 import { RCODE } from '../dns/constants.js';
 import type { Ms } from '../system/clock.js';
+import { askWhetherAlive } from './alive-check.js';
 import { type Cancel, exchangeTcp, exchangeUdp } from './exchange.js';
 import type { Question } from './question.js';
-import { encodeUpstreamQuery, readReply, type UpstreamReply } from './upstream-message.js';
+import { encodeUpstreamQuery, readCut, readReply, type UpstreamReply } from './upstream-message.js';
 import type { Upstream, UpstreamGroup } from './upstreams.js';
 
 /** After so long without an answer the next upstream is asked, too. */
@@ -20,6 +21,8 @@ const MAX_FORGED = 16;
 const LATE_MS: Ms = 5_000;
 /** While no upstream answers, nothing late is to be hoped for. */
 const FAILING_LATE_MS: Ms = 2_000;
+/** RCODEs of who stumbles over EDNS. */
+const NOT_UNDERSTOOD: readonly number[] = [RCODE.FORMERR, RCODE.NOTIMP, RCODE.BADVERS];
 
 export interface FlightResult {
   /** What an upstream said: data, or when none had any, its error. */
@@ -56,6 +59,10 @@ export class Flight {
   /** They answered something of no use, or cannot be reached. */
   readonly #out = new Set<Upstream>();
   readonly #open = new Set<Try>();
+  /** They left this name without an answer: whether they answer something else. */
+  readonly #doubts = new Map<Upstream, { answers: boolean; cancel: Cancel }>();
+  /** They did not understand the question with EDNS. */
+  readonly #plain = new Set<Upstream>();
   #turn = 0;
   #best: UpstreamReply | undefined;
   #reason = 'no answer in time';
@@ -119,11 +126,24 @@ export class Flight {
     for (const open of this.#open) {
       if (open.late) continue;
       open.late = true;
-      open.upstream.failed('no answer in time', false, this.#options.now());
+      this.#silent(open.upstream);
     }
     const { group, isIdle } = this.#options;
     if (group.failing && isIdle()) this.#finish(undefined);
     else this.#next();
+  }
+
+  /** One name may be one that brings no answer: it says that its upstream is dead once, and again only if nothing else is answered. */
+  #silent(upstream: Upstream): void {
+    const known = this.#doubts.get(upstream);
+    if (known?.answers) return;
+    upstream.failed('no answer in time', false, this.#options.now());
+    if (known !== undefined || upstream.down) return;
+    const doubt = { answers: false, cancel: () => {} };
+    this.#doubts.set(upstream, doubt);
+    doubt.cancel = askWhetherAlive(upstream.address, exchangeUdp, () => {
+      doubt.answers = true;
+    });
   }
 
   #ask(upstream: Upstream, tcp: boolean, edns: boolean): void {
@@ -167,7 +187,7 @@ export class Flight {
 
   #heard(upstream: Upstream, message: Uint8Array, tcp: boolean, edns: boolean): void {
     const { question, group, now } = this.#options;
-    const reply = readReply(message, question);
+    const reply = readReply(message, question) ?? (tcp ? undefined : readCut(message, question));
     if (reply === undefined) {
       this.#reason = 'a reply that cannot be read';
       upstream.failed(this.#reason, false, now());
@@ -175,13 +195,15 @@ export class Flight {
       return;
     }
     const { rcode } = reply;
-    if (edns && (rcode === RCODE.FORMERR || rcode === RCODE.NOTIMP)) {
-      upstream.avoidEdns(now());
+    if (edns && NOT_UNDERSTOOD.includes(rcode)) {
+      this.#plain.add(upstream);
       this.#ask(upstream, tcp, false);
       return;
     }
     group.succeeded(upstream);
     const data = rcode === RCODE.NOERROR || rcode === RCODE.NXDOMAIN;
+    // It may have been the question that was not understood, or what a client put into its OPT record.
+    if (data && this.#plain.delete(upstream) && question.options.length === 0) upstream.avoidEdns(now());
     if (reply.truncated && !tcp && data) {
       // What there is goes out, marked as cut, when no more is to be had.
       this.#best = reply;
@@ -214,7 +236,7 @@ export class Flight {
     this.#over = true;
     clearTimeout(this.#timer);
     clearTimeout(this.#end);
-    for (const { cancel } of this.#open) cancel();
+    for (const { cancel } of [...this.#open, ...this.#doubts.values()]) cancel();
     this.#open.clear();
   }
 }

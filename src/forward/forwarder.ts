@@ -8,6 +8,7 @@ import { type CacheEntry, ForwardCache } from './cache.js';
 import { Flight, type FlightResult } from './flight.js';
 import { type Group, Groups, same } from './groups.js';
 import { answerFromHosts, asExisting } from './hosts.js';
+import { type Journey, Journeys, type Waiter } from './journeys.js';
 import { isJustExpired, isRefreshDue, Keeping } from './keeping.js';
 import { LoopCheck } from './loop-check.js';
 import { type Question, readQuestion } from './question.js';
@@ -25,11 +26,12 @@ const NEWS_MS: Ms = 500;
 const RETRY_MS: Ms = 30_000;
 /** While no upstream answers, one stale name is tried so often, whichever it is. */
 const CHECK_MS: Ms = 2_000;
-const MAX_FLIGHTS = 512;
 /** Of one group's upstreams, flights that nobody waits for: a group that falls silent is not asked for all that is in the cache. */
 const MAX_RENEWALS = 64;
 const MAX_TCP_BYTES = 65_535;
 const MIN_UDP_BYTES = 512;
+
+const TOO_MANY = { code: EDE.NETWORK_ERROR, text: 'too many questions at once' };
 
 type Reply = ReplyForeign;
 
@@ -44,26 +46,6 @@ interface Asked {
   readonly told: boolean;
   /** Threads may give the answer again. */
   readonly keeps: boolean;
-}
-
-interface Waiter {
-  readonly question: Question;
-  readonly limit: number;
-  readonly reply: Reply;
-  /** When its patience ends: what it gets then. */
-  readonly timer: NodeJS.Timeout;
-}
-
-interface Journey {
-  readonly key: string;
-  /** Counted in the group's renewals: nobody waited for it when it began. */
-  readonly renewal: boolean;
-  /** Of the settings then: what threads keep has been forgotten since, if it is another now. */
-  readonly generation: number;
-  /** Where its answer is kept: not in one that has taken its place meanwhile. */
-  readonly cache: ForwardCache;
-  readonly waiters: Set<Waiter>;
-  flight: Flight | undefined;
 }
 
 export class Forwarder {
@@ -81,7 +63,7 @@ export class Forwarder {
   #generation = 0;
   #cache: ForwardCache;
   readonly #groups: Groups;
-  readonly #journeys = new Map<string, Journey>();
+  readonly #journeys = new Journeys();
   readonly #loops = new LoopCheck();
   readonly #alive = new AliveCheck();
   #replies: Replies;
@@ -258,15 +240,26 @@ export class Forwarder {
         this.#replies.failure(question, failure, limit, reply);
         return;
       }
-      if (this.#journeys.size >= MAX_FLIGHTS) {
+      if (!this.#makeRoom(now)) {
         this.counts.failures++;
-        const ede = { code: EDE.NETWORK_ERROR, text: 'too many questions at once' };
-        reply(this.#replies.empty(question, RCODE.SERVFAIL, ede));
+        reply(this.#replies.empty(question, RCODE.SERVFAIL, TOO_MANY));
         return;
       }
     }
     const waited = journey ?? this.#start(asked, group, false);
     this.#wait(waited, asked, DEADLINE_MS, (waiter, late) => this.#giveUp(late, waiter));
+  }
+
+  /** False when all flights there may be are under way, and none for long. */
+  #makeRoom(now: Ms): boolean {
+    if (!this.#journeys.full) return true;
+    const oldest = this.#journeys.endOldest(now);
+    if (oldest === undefined) return false;
+    for (const waiter of oldest.waiters) {
+      this.counts.failures++;
+      this.#fail(oldest, waiter, TOO_MANY.code, TOO_MANY.text);
+    }
+    return true;
   }
 
   /** Sends a stale name on its way again when it is time. True when the client should wait a little for it. */
@@ -275,7 +268,7 @@ export class Forwarder {
     const waits = !failing && !isJustExpired(entry, now);
     if (failing) this.#alive.watch(group);
     if (!this.#journeys.has(asked.question.key)) {
-      if (this.#journeys.size >= MAX_FLIGHTS) return false;
+      if (this.#journeys.full) return false;
       if (!waits && !failing && group.renewals >= MAX_RENEWALS) return false;
       const due = entry.retryAt <= now || entry.failedIn !== group.epoch;
       const may = failing ? group.takeRecovery(now) || (due && group.takeCheck(now, CHECK_MS)) : due;
@@ -289,8 +282,10 @@ export class Forwarder {
   #start({ question, tcp, keeps }: Asked, group: UpstreamGroup, renewal: boolean): Journey {
     const journey: Journey = {
       key: question.key,
+      group,
       renewal,
       generation: keeps ? this.#generation : -1,
+      beganAt: this.#settings.now(),
       cache: this.#cache,
       waiters: new Set(),
       flight: undefined,
@@ -307,19 +302,20 @@ export class Forwarder {
       isOurs: ({ address }: Upstream) => isOurs(address),
       isIdle: () => renewal && journey.waiters.size === 0,
       // After the first waiter is there, even when nobody can be asked.
-      done: (result) => queueMicrotask(() => this.#landed(journey, question, group, result)),
+      done: (result) => queueMicrotask(() => this.#landed(journey, question, result)),
     });
     return journey;
   }
 
-  #landed(journey: Journey, question: Question, group: UpstreamGroup, { reply, reason }: FlightResult): void {
+  #landed(journey: Journey, question: Question, { reply, reason }: FlightResult): void {
+    const { group } = journey;
     if (journey.renewal) group.renewals--;
     if (this.#journeys.get(journey.key) !== journey) return;
     this.#journeys.delete(journey.key);
     const now = this.#settings.now();
     if (reason === undefined && reply !== undefined) {
       // What was asked for one client's network, or with an option of unknown meaning, is not for others.
-      if (question.options.length === 0) this.#store(journey, question, group, reply, now);
+      if (question.options.length === 0) this.#store(journey, question, reply, now);
       for (const waiter of journey.waiters) {
         clearTimeout(waiter.timer);
         this.#replies.live(waiter.question, reply, waiter.limit, waiter.reply);
@@ -345,13 +341,14 @@ export class Forwarder {
   }
 
   /** Threads that give what was there before have what is there now, before any client has it. */
-  #store(journey: Journey, question: Question, group: UpstreamGroup, reply: UpstreamReply, now: Ms): void {
-    const { key, cache, generation } = journey;
+  #store({ key, group, cache, generation }: Journey, question: Question, reply: UpstreamReply, now: Ms): void {
     const before = cache.get(key, now);
     cache.put(key, reply, now, this.#groups.isAgents(group));
     const entry = cache.get(key, now);
-    if (!before?.kept || entry === undefined || entry === before || generation !== this.#generation) return;
-    this.#settings.renewed?.(this.#news({ question, keeps: true }, entry, group, now));
+    if (!before?.kept || entry === before || generation !== this.#generation) return;
+    this.#settings.renewed?.(
+      entry === undefined ? this.#keeping.nothing(question) : this.#news({ question, keeps: true }, entry, group, now),
+    );
   }
 
   #wait(

@@ -77,6 +77,14 @@ function nameInData(type: number): number {
   return type === MX ? 2 : -1;
 }
 
+/** What there is to read of a reply that was cut within a record: that it was cut. Undefined when it was not. */
+export function readCut(reply: Uint8Array, question: Question): UpstreamReply | undefined {
+  if ((reply[2]! & 2) === 0) return undefined;
+  const bare = reply.slice(0, u16(reply, 4) === 0 ? HEADER_BYTES : question.questionEnd);
+  bare.fill(0, 6, HEADER_BYTES);
+  return readReply(bare, question);
+}
+
 /** Undefined when a record is not where its section says. `reply` belongs to `question`; the result shares no bytes with it. */
 export function readReply(reply: Uint8Array, question: Question): UpstreamReply | undefined {
   const questionEnd = u16(reply, 4) === 0 ? HEADER_BYTES : question.questionEnd;
