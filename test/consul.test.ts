@@ -390,6 +390,32 @@ t.test('R6: a server without its leader is believed for what is new alone', asyn
   t.match(await poll(registry), { kind: 'unbelievable', reason: /index went back from \d+ to 3, and no leader/ });
 });
 
+t.test('D41: twenty elections take nothing away, whatever servers say meanwhile', async (t) => {
+  const fake = await fakeConsul(t);
+  for (let i = 0; i < 6; i++) fake.set(`s${i % 3}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i % 2}` }));
+  const registry = registryOf(t, fake);
+  const before = addresses(await poll(registry));
+  const leaderless = { 'x-consul-knownleader': 'false' };
+  const elections: FakeConsul['faults'][] = [
+    { status: { path: /./, status: 500 } },
+    { noLeader: true, staleHeaders: leaderless },
+    { noLeader: true, staleHeaders: leaderless, body: { path: /^catalog\/services/, body: '{}' } },
+    { noLeader: true, staleHeaders: leaderless, body: { path: /^health\/|^catalog\/nodes/, body: '[]' } },
+    { noLeader: true, staleHeaders: { ...leaderless, 'x-consul-index': '1' } },
+  ];
+  for (let election = 0; election < 20; election++) {
+    fake.faults = elections[election % elections.length]!;
+    fake.touchChecks();
+    const meanwhile = await poll(registry);
+    if (meanwhile.kind === 'list') t.equal(meanwhile.removalsBelievable, false, `election ${election}`);
+    else t.match(meanwhile.kind, /^un(?:reachable|believable)$/, `election ${election}`);
+    fake.faults = {};
+    const after = await poll(registry);
+    t.match(after, { kind: 'list', removalsBelievable: true });
+    t.same(addresses(after), before);
+  }
+});
+
 t.test('R6: a read whose index went back takes nothing away', async (t) => {
   const fake = await fakeConsul(t);
   for (const name of ['a', 'b']) fake.set(name, instance(name, '10.0.0.1', { node: name, status: 'critical' }));

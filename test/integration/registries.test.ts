@@ -640,6 +640,9 @@ t.test("etcd: CoreDNS's records", { buffered: true, skip }, async (t) => {
   await zone.until('a record less', () => zone.addresses('web').length === 1);
 });
 
+/** As many leaders die as there are elections in so long, and two at least. */
+const ELECTIONS_MS = 12_000;
+
 const noConsul = consul.missing ?? false;
 
 /** Consul that this story may stop and break. */
@@ -708,6 +711,48 @@ t.test('consul: of three servers the leader dies, then another one', { buffered:
   await source.put('again', ['10.9.9.9']);
   await zone.until('what is new', () => zone.addresses('again')[0] === '10.9.9.9' && zone.status.heard);
 });
+
+t.test(
+  'D41: consul: leaders die one after another under a thousand queries a second',
+  {
+    buffered: true,
+    skip: noConsul,
+  },
+  async (t) => {
+    const servers = await ConsulServer.cluster(join(folder, 'elections'), 3);
+    t.teardown(() => Promise.all(servers.map((server) => server.stop())));
+    const source = consulSource(servers[0]!);
+    for (const [service, addresses] of Object.entries(KNOWN)) await source.put(service, addresses);
+    const origins = servers.map(({ origin }) => JSON.stringify(origin)).join();
+    const zone = open(t, `{ type: consul, addresses: [${origins}] }`);
+    await known(zone);
+    const services = Object.keys(KNOWN) as (keyof typeof KNOWN)[];
+    let [asked, wrong] = [0, 0];
+    const begun = performance.now();
+    const timer = setInterval(() => {
+      for (; asked < performance.now() - begun; asked++) {
+        const service = services[asked % services.length]!;
+        if (zone.addresses(service).join() !== KNOWN[service].join()) wrong++;
+      }
+    }, 2);
+    t.teardown(() => clearInterval(timer));
+    let kills = 0;
+    while (kills < 2 || performance.now() - begun < ELECTIONS_MS) {
+      const led = await Promise.all(servers.map((server) => server.leads()));
+      const leader = servers[led.indexOf(true)];
+      if (leader === undefined) continue;
+      await leader.stop();
+      kills++;
+      await Promise.all(servers.filter((server) => server !== leader).map((server) => server.ready()));
+      await leader.run(false);
+      await leader.ready();
+    }
+    await zone.until('it is heard', () => zone.status.heard);
+    clearInterval(timer);
+    t.equal(wrong, 0, `${kills} leaders, ${asked} queries`);
+    t.equal(zone.status.guarded, 0);
+  },
+);
 
 t.test('consul: of several agents the dead ones do no harm', { buffered: true, skip: noConsul }, async (t) => {
   const source = await consul.source(t);
