@@ -710,6 +710,7 @@ t.test('resolv.conf: servers in order, without local stubs and what is no addres
   t.same(readResolvConf(text), [
     { address: '192.0.2.1', port: 53 },
     { address: '2001:db8::1', port: 53 },
+    { address: 'fe80::1%eth0', port: 53 },
   ]);
 });
 

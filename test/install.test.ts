@@ -367,6 +367,12 @@ t.test('what others have changed since is theirs', async (t) => {
   const left = host.run('uninstall', '--yes');
   t.match(left, { code: 1, out: /left \/etc\/resolv\.conf alone: it was changed since; --force takes it back/ });
   t.equal(host.read('/etc/resolv.conf'), mine);
+  t.match(
+    host.read('/etc/systemd/system/holdfast.socket'),
+    /ListenDatagram/,
+    'it names this server still, which is not taken from the host',
+  );
+  t.match(host.run('uninstall'), { out: /leave {3}.*holdfast\.service: \/etc\/resolv\.conf names this server still/ });
   t.match(host.run('uninstall', '--yes', '--force'), { code: 0 });
   t.equal(host.read('/etc/resolv.conf'), OLD);
 

@@ -1,6 +1,7 @@
 /**
  * Names that are answered here and never sent on: they mean this host or this network, or nothing anywhere
- * (RFC 6761, RFC 6762 s.22.1, RFC 7686, RFC 8375, RFC 6303, RFC 7793).
+ * (RFC 6761, RFC 6762 s.22.1, RFC 7686, RFC 8375, RFC 6303, RFC 7793,
+ * RFC 9462).
  */
 import { ByteWriter } from '../dns/byte-writer.js';
 import { HEADER_BYTES, RCODE, TYPE } from '../dns/constants.js';
@@ -11,7 +12,9 @@ import { type Question, suffixes } from './question.js';
 
 const TTL_S = 10_800;
 const LOCALHOST = wire('localhost');
-const NAMES = ['localhost', 'invalid', 'test', 'local', 'onion', 'home.arpa'];
+/** Asked for another way to the server that one asks: an upstream's own would lead past this one. */
+const RESOLVER = 'resolver.arpa';
+const NAMES = ['localhost', 'invalid', 'test', 'local', 'onion', 'home.arpa', RESOLVER];
 const ip6 = (nibbles: string): string => `${[...nibbles].reverse().join('.')}.ip6.arpa`;
 const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 const LOOPBACK6 = ip6(`${'0'.repeat(31)}1`);
@@ -24,6 +27,7 @@ const REVERSE6 = [LOOPBACK6, ip6('0'.repeat(32)), ...['fd', 'fe8', 'fe9', 'fea',
 
 const zones = new Set([...NAMES, ...REVERSE, ...REVERSE6].map((name) => latin1(wire(name))));
 const localhost = latin1(LOCALHOST);
+const resolver = latin1(wire(RESOLVER));
 /** Names of addresses that have a name here. */
 const loopback = ['1.0.0.127.in-addr.arpa', LOOPBACK6].map((name) => latin1(wire(name)));
 const soa = soaRdata({
@@ -61,7 +65,8 @@ function answer(question: Question, zone: string, maxUdp: number): Uint8Array {
     return composeOwn(question, RCODE.NOERROR, { answers, authorities: [] }, maxUdp);
   }
   // A name below which there is one exists, without records (RFC 8020).
-  const exists = records.length > 0 || loopback.some((one) => one.endsWith(name));
+  // RFC 9462: no data says that there is no such way.
+  const exists = zone === resolver || records.length > 0 || loopback.some((one) => one.endsWith(name));
   const rcode = exists ? RCODE.NOERROR : RCODE.NXDOMAIN;
   return composeOwn(question, rcode, { answers: [], authorities: [tail(owner, TYPE.SOA, soa)] }, maxUdp);
 }

@@ -71,7 +71,7 @@ export interface WayBack {
 
 /** What an uninstall does with each file, in this order. `listen` is empty when it is not known. */
 export function waysBack(root: string, journal: Journal, listen: readonly ListenAddress[], force: boolean): WayBack[] {
-  return journal.entries.toReversed().map((entry): WayBack => {
+  const ways = journal.entries.toReversed().map((entry): WayBack => {
     const now = readState(join(root, entry.path));
     const before = stateBefore(root, entry);
     if (sameState(now, before)) return { entry, todo: 'nothing' };
@@ -82,6 +82,14 @@ export function waysBack(root: string, journal: Journal, listen: readonly Listen
     if (force || now.kind === 'absent') return { entry, todo };
     return { entry, todo: 'leave', reason: 'it was changed since; --force takes it back all the same' };
   });
+  if (!asksUsStill(ways)) return ways;
+  const reason = `${RESOLV_CONF} names this server still, and the host would have none`;
+  return ways.map((way) => (way.entry.path === RESOLV_CONF ? way : { entry: way.entry, todo: 'leave', reason }));
+}
+
+/** Then nothing is taken back, and the units go on. */
+function asksUsStill(ways: readonly WayBack[]): boolean {
+  return ways.some(({ entry, todo }) => entry.path === RESOLV_CONF && todo === 'leave');
 }
 
 function stillUs(now: FileState, listen: readonly ListenAddress[]): boolean {
@@ -99,7 +107,7 @@ export function takeBack(
   // The host has its old servers again before ours ends.
   const handover = ways.filter(({ entry }) => !isUnit(entry));
   for (const way of handover) undo(root, way, tell);
-  if (systemd) {
+  if (systemd && !asksUsStill(ways)) {
     restartResolved();
     stopUnits(journal.enabled);
     tell('stopped the units');

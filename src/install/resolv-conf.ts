@@ -4,7 +4,7 @@ import { isIPv4 } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import type { ListenAddress } from '../config/types.js';
-import { readResolvConf } from '../forward/resolv-conf.js';
+import { readResolvConf, withoutScope } from '../forward/resolv-conf.js';
 import { type FileState, type FileWanted, readState } from './files.js';
 
 export const RESOLV_CONF = '/etc/resolv.conf';
@@ -64,12 +64,14 @@ function others(servers: readonly ListenAddress[], ours: readonly ListenAddress[
   const wild = ours.filter(({ port }) => port === DNS_PORT).map(({ address }) => address);
   const takes = (address: string) => wild.includes('::') || (isIPv4(address) && wild.includes('0.0.0.0'));
   const own = new Set(Object.values(networkInterfaces()).flatMap((of) => (of ?? []).map(({ address }) => address)));
-  return servers.filter(
-    ({ address }) =>
+  return servers.filter(({ address: scoped }) => {
+    const address = withoutScope(scoped);
+    return (
       !namedServers(ours).includes(address) &&
       !ours.some((one) => one.address === address) &&
-      !(takes(address) && (own.has(address) || address.startsWith('127.'))),
-  );
+      !(takes(address) && (own.has(address) || address.startsWith('127.')))
+    );
+  });
 }
 
 /**

@@ -3,7 +3,7 @@ import type { ForwardStatus } from '../admin/documents.js';
 import { showListen } from '../config/addresses.js';
 import type { Config, ForwardConfig, ListenAddress } from '../config/types.js';
 import { Forwarder } from '../forward/forwarder.js';
-import { RESOLV_CONF_BYTES, readResolvConf } from '../forward/resolv-conf.js';
+import { RESOLV_CONF_BYTES, readResolvConf, withoutScope } from '../forward/resolv-conf.js';
 import type { AgentSettings, ForwarderSettings } from '../forward/settings.js';
 import type { Upstream } from '../forward/upstreams.js';
 import type { HostFound } from '../registry/registry-hosts.js';
@@ -219,7 +219,7 @@ export class ForwardLink {
   }
 
   #isOurs({ address, port }: ListenAddress): boolean {
-    return this.#own.suspect(port) && this.#own.has(address, port, this.#clock.now().boot);
+    return this.#own.suspect(port) && this.#own.has(withoutScope(address), port, this.#clock.now().boot);
   }
 
   /** At a start and a reload, where there is no time to wait in turn. */

@@ -1,0 +1,64 @@
+/** A host's own network: servers that are known by their link alone, and names that mean the server itself. */
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { networkInterfaces } from 'node:os';
+import t from 'tap';
+import { RCODE, TYPE } from '../src/dns/constants.js';
+import { readResolvConf, withoutScope } from '../src/forward/resolv-conf.js';
+import { a, Client, FakeUpstream, say } from './forward-fixture.js';
+
+t.test('resolv.conf: a scope belongs to a link-local address, and to nothing else', (t) => {
+  const lines = [
+    'FE80::1%eth0',
+    'fe80::2%3',
+    'fe80::3',
+    '2001:db8::1%eth0',
+    '192.0.2.1%eth0',
+    'fe80::4%',
+    'fe80::5%a%b',
+  ];
+  const servers = readResolvConf(lines.map((server) => `nameserver ${server}\r\n`).join(''));
+  t.same(
+    servers.map(({ address }) => address),
+    ['fe80::1%eth0', 'fe80::2%3', 'fe80::3'],
+  );
+  t.same(servers.map(({ address }) => withoutScope(address)).slice(0, 2), ['fe80::1', 'fe80::2']);
+  t.end();
+});
+
+t.test('a server with a scope is asked', async (t) => {
+  const server = await new FakeUpstream(() => ({ answers: [a('192.0.2.1')] })).start(t);
+  const away = new Client(t, [{ address: 'fe80::1%none0', port: 53 }, server.at]);
+  t.match(await away.ask('a.example', 'A'), { answers: [{ address: '192.0.2.1' }] }, 'unless there is no such link');
+
+  const found = Object.entries(networkInterfaces()).flatMap(([name, of]) =>
+    (of ?? []).filter(({ address }) => address.startsWith('fe80:')).map(({ address }) => `${address}%${name}`),
+  )[0];
+  if (found === undefined) {
+    t.pass('scope', { skip: 'there is no link-local address here' });
+    return;
+  }
+  const socket = createSocket('udp6').bind(0, found);
+  await once(socket, 'listening');
+  t.teardown(() => socket.close());
+  socket.on('message', (bytes, from) =>
+    socket.send(say(bytes, { answers: [a('192.0.2.2')] }), from.port, from.address),
+  );
+  const there = new Client(t, [{ address: found, port: socket.address().port }]);
+  t.match(await there.ask('a.example', 'A'), { answers: [{ address: '192.0.2.2' }] });
+});
+
+t.test('who asks for another way to this server hears that there is none (RFC 9462)', async (t) => {
+  const server = await new FakeUpstream(() => ({ answers: [a('192.0.2.1')] })).start(t);
+  const client = new Client(t, [server.at]);
+  for (const name of ['_dns.resolver.arpa', 'resolver.arpa', '_dns.x.Resolver.ARPA'])
+    t.match(await client.ask(name, 64), {
+      rcode: RCODE.NOERROR,
+      flags: { aa: 1 },
+      answers: [],
+      authorities: [{ type: TYPE.SOA }],
+    });
+  t.equal(server.heard.length, 0);
+  await client.ask('x.arpa', 64);
+  t.equal(server.heard.length, 1);
+});
