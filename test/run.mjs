@@ -1,30 +1,54 @@
 /**
- * Runs the compiled tests with tap, prints what failed and why, and ends with one line:
- * `N passed, N failed` (and `, N skipped`). Exits non-zero when anything failed or nothing ran.
+ * Runs the compiled tests, each file in a process of its own and several at once, prints what failed and why, and ends
+ * with one line: `N passed, N failed` (and `, N skipped`). Exits non-zero when anything failed or nothing ran.
  *
  *   node test/run.mjs [FILE|FOLDER...]   paths below build/test; default: all of it but what needs real registries
+ *   TEST_JOBS=N                          so many files at once; default: two more than there are cores, as many wait
+ *
+ * Files are run as they are, without the runner of tap: that loads hooks into every Node of a test, programs and their
+ * threads among them, which take longer than the programs' own start.
  */
-import { spawnSync } from 'node:child_process';
-import { createReadStream, existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Parser } from 'tap-parser';
 
 const root = resolve(fileURLToPath(import.meta.url), '..', '..');
 process.chdir(root);
-const tapBin = join(root, 'node_modules', '.bin', process.platform === 'win32' ? 'tap.cmd' : 'tap');
-const output = join('.tap', 'results.tap');
-
-/** tap ships built with its TypeScript plugin, which .taprc turns off: it has to be built once after each install. */
-function buildTap() {
-  const versions = spawnSync(tapBin, ['versions'], { encoding: 'utf8' });
-  if (versions.status === 0 && !versions.stdout.includes('@tapjs/typescript')) return;
-  const built = spawnSync(tapBin, ['build'], { encoding: 'utf8' });
-  if (built.status !== 0) {
-    process.stderr.write(`tap build failed:\n${built.stdout}${built.stderr}`);
-    process.exit(1);
-  }
-}
+const tests = join('build', 'test');
+const integration = join(tests, 'integration');
+const jobs = Number(process.env.TEST_JOBS) || availableParallelism() + 2;
+/** Those that take the longest, the longest first: they begin first, so that none of them is left alone at the end. */
+const LONGEST = [
+  'integration/registries',
+  'integration/registrar',
+  'integration/registries-consul',
+  'integration/registries-etcd',
+  'integration/prober-host',
+  'integration/prober-network',
+  'integration/drill',
+  'integration/package',
+  'integration/dns-masters',
+  'integration/dns',
+  'blackbox/prober-faults',
+  'blackbox/outages',
+  'blackbox/activation',
+  'integration/front',
+  'integration/resolved',
+  'blackbox/forwarding',
+  'server',
+  'blackbox/on-demand',
+  'blackbox/health-cases',
+  'protocol-stale',
+  'properties',
+  'forward-served',
+].map((name) => join(tests, `${name}.test.js`));
+/** A file has its own timeouts; this is for one that does not come to them. */
+const STUCK_MS = 400_000;
+/** What a test may take that says nothing of it, in seconds. */
+const TEST_SECONDS = '120';
 
 function testFiles(paths) {
   const files = [];
@@ -40,18 +64,21 @@ function testFiles(paths) {
       }
     }
   }
-  return files.map((file) => relative(root, resolve(file))).sort();
+  const names = files.map((file) => relative(root, resolve(file))).sort();
+  return [...LONGEST.filter((name) => names.includes(name)), ...names.filter((name) => !LONGEST.includes(name))];
 }
 
 /** Counts leaves: a test that has subtests is not counted itself, unless it failed by more than they did. */
 function tally(file) {
-  const counts = { passed: 0, failed: 0, skipped: 0 };
-  const failures = [];
+  const counts = { passed: 0, failed: 0, skipped: 0, failures: [] };
+  const failed = (path, diag) => {
+    counts.failed++;
+    counts.failures.push({ path, diag });
+  };
   const follow = (parser, path) => {
     let child = null;
     parser.on('child', (sub) => {
-      const before = counts.failed;
-      child = { failedBefore: before };
+      child = { failedBefore: counts.failed };
       follow(sub, [...path, sub.name]);
     });
     parser.on('assert', (result) => {
@@ -60,27 +87,49 @@ function tally(file) {
       if (parent && (result.ok || counts.failed > parent.failedBefore)) return;
       if (result.skip || result.todo) counts.skipped++;
       else if (result.ok) counts.passed++;
-      else {
-        counts.failed++;
-        failures.push({ path: [...path, result.name], diag: result.diag });
-      }
+      else failed([...path, result.name], result.diag);
     });
-    parser.on('bailout', (reason) => {
-      counts.failed++;
-      failures.push({ path: [...path, 'bail out'], diag: { reason } });
-    });
+    parser.on('bailout', (reason) => failed([...path, 'bail out'], { reason }));
   };
   const parser = new Parser();
-  follow(parser, []);
-  return new Promise((done, fail) => {
-    parser.on('complete', () => done({ ...counts, failures }));
-    createReadStream(file).on('error', fail).pipe(parser);
+  follow(parser, [file]);
+  return { counts, parser };
+}
+
+/** Resolves with the counts of a file, whatever becomes of it. */
+function run(file) {
+  const start = performance.now();
+  const { counts, parser } = tally(file);
+  const child = spawn(process.execPath, ['--enable-source-maps', file], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, TAP: '1', TAP_TIMEOUT: process.env.TAP_TIMEOUT ?? TEST_SECONDS },
+  });
+  let said = '';
+  child.stderr.setEncoding('utf8').on('data', (chunk) => (said += chunk));
+  const parsed = new Promise((done) => parser.on('complete', done));
+  child.stdout.pipe(parser);
+  const stuck = setTimeout(() => child.kill('SIGKILL'), STUCK_MS);
+  return new Promise((done) => {
+    child.on('exit', async (code, signal) => {
+      clearTimeout(stuck);
+      // Somebody whom it left behind may hold its end of the pipe.
+      const abandoned = setTimeout(() => parser.end(), 10_000);
+      const { ok, plan } = await parsed;
+      clearTimeout(abandoned);
+      // A file that leaves before its first test has said why.
+      if (code === 0 && counts.passed + counts.failed + counts.skipped === 0) counts.skipped = 1;
+      else if (counts.failed === 0 && (code !== 0 || !ok)) {
+        counts.failed = 1;
+        const reason = `it ended with ${code ?? signal}${plan ? '' : ', before its end'}`;
+        counts.failures.push({ path: [file], diag: { message: reason } });
+      }
+      done({ ...counts, file, said, seconds: (performance.now() - start) / 1000 });
+    });
   });
 }
 
-function printFailure({ path, diag = {} }) {
-  // What tap says of a child process that ended badly repeats the command; its exit code is what matters.
-  const { diff, stack, at, source, message, stdio, cwd, externalID, command, args, jobId, ...rest } = diag;
+function printFailure({ path, diag }) {
+  const { diff, stack, at, source, message, ...rest } = diag ?? {};
   const lines = [];
   if (message) lines.push(message);
   if (diff) lines.push(diff.trimEnd());
@@ -91,36 +140,28 @@ function printFailure({ path, diag = {} }) {
   for (const line of lines.join('\n').split('\n')) console.log(`    ${line}`);
 }
 
-const integration = join('build', 'test', 'integration');
-const files =
+function print({ file, passed, failed, skipped, failures, said, seconds }) {
+  const skips = skipped > 0 ? `, ${skipped} skipped` : '';
+  console.log(`${seconds.toFixed(1).padStart(6)} s  ${file}: ${passed} passed, ${failed} failed${skips}`);
+  for (const failure of failures) printFailure(failure);
+  const lines = said.trimEnd().split('\n');
+  if (failed === 0) for (const line of lines.filter((line) => line.startsWith('skipped:'))) console.log(`    ${line}`);
+  else if (said !== '') console.log(`\nwhat ${file} said:\n${lines.join('\n').slice(-8_000)}\n`);
+}
+
+const queue =
   process.argv.length > 2
     ? testFiles(process.argv.slice(2))
-    : testFiles([join('build', 'test')]).filter((file) => !file.startsWith(integration));
-buildTap();
-mkdirSync('.tap', { recursive: true });
-rmSync(output, { force: true });
-if (files.length === 0) {
-  console.log('no tests found\n0 passed, 0 failed');
-  process.exit(1);
-}
-const run = spawnSync(tapBin, ['run', '--reporter=silent', '--disable-coverage', `--output-file=${output}`, ...files], {
-  encoding: 'utf8',
-  env: { ...process.env, FORCE_COLOR: '0' },
-  maxBuffer: 64 * 1024 * 1024,
-});
-const result = existsSync(output) ? await tally(output) : { passed: 0, failed: 0, skipped: 0, failures: [] };
-for (const failure of result.failures) printFailure(failure);
-if (result.failed === 0 && run.status !== 0) {
-  result.failed = 1;
-  console.log(`\nnot ok: tap itself ended with ${run.status ?? run.signal}`);
-}
-// A file that died without a failed assertion said why on standard error only, which tap does not keep.
-for (const { path } of result.failures) {
-  if (path.length > 1 || !existsSync(path[0])) continue;
-  const again = spawnSync(process.execPath, ['--enable-source-maps', path[0]], { encoding: 'utf8', timeout: 120_000 });
-  console.log(`\n${path[0]} run alone ended with ${again.status ?? again.signal}:\n${again.stderr.slice(-8_000)}`);
-}
-console.log(
-  `${result.passed} passed, ${result.failed} failed${result.skipped > 0 ? `, ${result.skipped} skipped` : ''}`,
+    : testFiles([tests]).filter((file) => !file.startsWith(integration));
+const sum = { passed: 0, failed: 0, skipped: 0 };
+await Promise.all(
+  Array.from({ length: jobs }, async () => {
+    for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
+      const counts = await run(file);
+      print(counts);
+      for (const kind of Object.keys(sum)) sum[kind] += counts[kind];
+    }
+  }),
 );
-process.exit(result.failed > 0 || result.passed === 0 ? 1 : 0);
+console.log(`${sum.passed} passed, ${sum.failed} failed${sum.skipped > 0 ? `, ${sum.skipped} skipped` : ''}`);
+process.exit(sum.failed > 0 || sum.passed === 0 ? 1 : 0);
