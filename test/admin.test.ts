@@ -10,7 +10,8 @@ import { type AdminOptions, AdminServer } from '../src/admin/server.js';
 import { showStatus } from '../src/cli/status.js';
 import { explainBindFailure } from '../src/server/bind-error.js';
 import { styleFor } from '../src/system/terminal.js';
-import { CONFIG, fakeSource, freePort, holdfast, STATUS, shortDir } from './cli-fixture.js';
+import { CONFIG, fakeSource, holdfast, STATUS, shortDir } from './cli-fixture.js';
+import { freePort } from './ports.js';
 
 // Every run is a process, and the machine may be busy.
 t.setTimeout(180_000);

@@ -3,7 +3,8 @@ import { createSocket } from 'node:dgram';
 import { createServer } from 'node:net';
 import dns2 from 'dns2';
 import t from 'tap';
-import { freePort, holdfast } from './cli-fixture.js';
+import { holdfast } from './cli-fixture.js';
+import { freePort } from './ports.js';
 
 // Every run is a process, and the machine may be busy.
 t.setTimeout(180_000);

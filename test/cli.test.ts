@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { quickServeArguments } from '../src/cli/serve-arguments.js';
 import { CONFIG, holdfast, shortDir } from './cli-fixture.js';
+import { freePort } from './ports.js';
 import { root } from './root.js';
 
 // Every run is a process, and the machine may be busy.
@@ -161,9 +162,10 @@ svc.internal, checks: tcp
 
 t.test('a port in use is told once, and the log names the event', async (t) => {
   const holder = createSocket('udp4');
-  await new Promise<void>((resolve) => holder.bind(0, '127.0.0.1', resolve));
+  const port = await freePort();
+  await new Promise<void>((resolve) => holder.bind(port, '127.0.0.1', resolve));
   t.teardown(() => holder.close());
-  const place = `127.0.0.1:${holder.address().port}`;
+  const place = `127.0.0.1:${port}`;
   const dir = shortDir(t, { 'holdfast.yaml': CONFIG.replace('127.0.0.1:5399', place), 'services.yaml': SERVICES });
   const { code, out, err } = await holdfast('serve', '-c', join(dir, 'holdfast.yaml'));
   t.equal(code, 1);

@@ -1,6 +1,6 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
+import { createServer } from 'node:net';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { ByteWriter } from '../src/dns/byte-writer.js';
@@ -14,7 +14,7 @@ import { zoneServices } from '../src/registry/dns-records.js';
 import { DnsTransfer } from '../src/registry/dns-transfer.js';
 import { AddressPolicy } from '../src/registry/rows.js';
 import type { Failure } from '../src/registry/sync.js';
-import { freePort } from './blackbox/program.js';
+import { freePort } from './ports.js';
 
 const POLICY = new AddressPolicy([], false);
 const ZONE = 'corp.test';
@@ -239,9 +239,9 @@ async function fakeServer(t: Test) {
       socket.end(Buffer.concat([Buffer.from([message.length >> 8, message.length & 255]), message]));
     });
   });
-  tcp.listen(0, '127.0.0.1');
+  const port = await freePort();
+  tcp.listen(port, '127.0.0.1');
   await once(tcp, 'listening');
-  const { port } = tcp.address() as AddressInfo;
   const udp = createSocket('udp4');
   udp.on('message', (bytes, from) => {
     const query = readMessage(bytes)!;

@@ -1,5 +1,3 @@
-import { createSocket } from 'node:dgram';
-import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import { createServer as createHttp2Server } from 'node:http2';
@@ -9,7 +7,8 @@ import t from 'tap';
 import { PROBE_TYPES, type ProbeType, type Target } from '../src/prober/feed.js';
 import { MAX_RUNNING } from '../src/prober/probes/exec.js';
 import { CERT, KEY } from './certificate-of-nobody.js';
-import { HERE, until } from './prober-fixture.js';
+import { freePort } from './ports.js';
+import { until } from './prober-fixture.js';
 import { listeningHere, probe, udpServer } from './probes-fixture.js';
 
 t.test('DNS and UDP: a reply that is expected', async (t) => {
@@ -42,11 +41,7 @@ t.test('DNS and UDP: a reply that is expected', async (t) => {
     'bad-status: another reply than expected',
   );
   t.match(await probe({ type: 'udp', port: echo, send: 'x', timeout: 50 }), /^timeout: /);
-  const closed = createSocket('udp4').bind(0, HERE);
-  await once(closed, 'listening');
-  const { port } = closed.address();
-  await new Promise<void>((resolve) => closed.close(resolve));
-  t.equal(await probe({ type: 'udp', port, send: 'x' }), 'refused: ECONNREFUSED');
+  t.equal(await probe({ type: 'udp', port: await freePort(), send: 'x' }), 'refused: ECONNREFUSED');
 });
 
 /** Of all processes of this host. */

@@ -11,6 +11,7 @@ import { TYPE } from '../src/dns/constants.js';
 import { encodeQuery } from '../src/dns/encode-query.js';
 import { AnswerServer, type AnswerSettings } from '../src/server/answer-server.js';
 import { decode, type Reply, row, service, World } from './answers-fixture.js';
+import { freePort } from './ports.js';
 
 export const LOOPBACK = { address: '127.0.0.1', port: 0 };
 const OPEN = { allow: ['0.0.0.0/0', '::/0'] };
@@ -160,10 +161,10 @@ export const openDescriptors = () => readdirSync('/proc/self/fd').length;
 
 /** Somebody else on a port, UDP and TCP. */
 export async function occupy(): Promise<{ readonly at: ListenAddress; readonly release: () => Promise<void> }> {
+  const port = await freePort();
   const tcp: Server = createServer();
-  tcp.listen({ host: '127.0.0.1', port: 0 });
+  tcp.listen({ host: '127.0.0.1', port });
   await once(tcp, 'listening');
-  const { port } = tcp.address() as { port: number };
   const udp = createSocket('udp4');
   udp.bind(port, '127.0.0.1');
   await once(udp, 'listening');

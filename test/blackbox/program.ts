@@ -5,6 +5,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { freePort } from '../ports.js';
 import { root } from '../root.js';
 import { type Answer, decodeAnswer, encodeQuery, parseQuestion } from '../scenario-engine/client.js';
 
@@ -12,6 +13,7 @@ const LAUNCHER = join(root, 'bin', 'holdfast.js');
 /** How long something may take that is only waited for. It is no measure of anything. */
 const PATIENCE_MS = 20_000;
 
+export { freePort };
 export const ZONE = 'svc.test';
 
 /** Looks again and again until there is something to see; what `look` throws counts as nothing yet. */
@@ -28,23 +30,6 @@ export async function until<T>(what: string, look: () => Promise<T | false> | T 
     await new Promise((done) => setTimeout(done, 25));
   }
   throw new Error(`waited in vain: ${what}${last ? ` (${last})` : ''}`);
-}
-
-/** A port that was free a moment ago, for TCP and UDP. */
-export async function freePort(): Promise<number> {
-  for (;;) {
-    const server = createServer();
-    await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-    const { port } = server.address() as { port: number };
-    await new Promise((done) => server.close(done));
-    const socket = createSocket('udp4');
-    const free = await new Promise<boolean>((done) => {
-      socket.once('error', () => done(false));
-      socket.bind(port, '127.0.0.1', () => done(true));
-    });
-    socket.close();
-    if (free) return port;
-  }
 }
 
 /** Something that accepts connections until it is closed, and can be opened again at the same port. */
@@ -249,7 +234,8 @@ export class Host {
       const timer = setTimeout(end, 2_000);
       socket.on('error', () => end());
       socket.on('message', (reply) => end(reply));
-      socket.send(query, this.port, '127.0.0.1');
+      // Connected, so that it is told at once when nobody is there.
+      socket.connect(this.port, '127.0.0.1', () => socket.send(query));
     });
   }
 

@@ -110,10 +110,10 @@ t.test('no secret is logged, shown, counted, explained or kept', async (t) => {
   const list = [{ targets: ['10.0.0.2:80'], labels: { job: 'orders' } }];
   const bearer = await new Parrot().start(t, (_path, res) => json(res, list));
   const basic = await new Parrot().start(t, (_path, res) => json(res, list));
-  const dns = createSocket('udp4').bind(0, '127.0.0.1');
+  const port = await freePort();
+  const dns = createSocket('udp4').bind(port, '127.0.0.1');
   const tcp = createTcpServer((socket) => void socket.on('error', () => {}).pipe(socket));
   await once(dns, 'listening');
-  const { port } = dns.address();
   tcp.listen(port, '127.0.0.1');
   dns.on('message', (bytes, from) => {
     bytes[2]! |= 0x80;
@@ -172,10 +172,10 @@ t.test('no secret is logged, shown, counted, explained or kept', async (t) => {
   const parrots = [etcd, consul, bearer, basic];
   for (const parrot of parrots) parrot.loud = true;
   for (const way of WAYS.keys()) {
-    for (const parrot of parrots) parrot.say(way);
     // A host that knows nothing asks at once.
     resolver.kill('SIGKILL');
     await resolver.ended;
+    for (const parrot of parrots) parrot.say(way);
     told.push(resolver.output);
     rmSync(join(host.folder, 'state'), { recursive: true });
     resolver = await host.serve();

@@ -5,9 +5,9 @@ import { request as plainRequest } from 'node:http';
 import { request as tlsRequest } from 'node:https';
 import { join } from 'node:path';
 import { text as readText } from 'node:stream/consumers';
+import { freePorts } from '../ports.js';
 import { findConsul } from './consul-build.js';
 import { Daemon } from './daemon.js';
-import { freePorts } from './ports.js';
 
 export { findConsul };
 

@@ -2,8 +2,8 @@
 import { spawnSync } from 'node:child_process';
 import { cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { freePorts } from '../ports.js';
 import { Daemon } from './daemon.js';
-import { freePorts } from './ports.js';
 
 /** The version that is installed, undefined when there is none. */
 export function etcdVersion(): string | undefined {

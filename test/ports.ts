@@ -1,3 +1,4 @@
+/** Ports for servers that a test starts. */
 import { randomInt } from 'node:crypto';
 import { createSocket } from 'node:dgram';
 import { createServer } from 'node:net';
@@ -14,6 +15,12 @@ export async function freePorts(count: number): Promise<number[]> {
     if ((await isFreeTcp(port)) && (await isFreeUdp(port))) ports.add(port);
   }
   return [...ports];
+}
+
+/** One of them. */
+export async function freePort(): Promise<number> {
+  const [port] = await freePorts(1);
+  return port!;
 }
 
 function isFreeTcp(port: number): Promise<boolean> {
