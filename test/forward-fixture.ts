@@ -157,6 +157,10 @@ export class FakeUpstream {
   }
 }
 
+export function upstream(t: Test, behave: Behaviour, options?: { tcp?: boolean }): Promise<FakeUpstream> {
+  return new FakeUpstream(behave).start(t, options);
+}
+
 async function binds(socket: Socket, port: number): Promise<boolean> {
   const listening = once(socket, 'listening');
   socket.bind(port, '127.0.0.1');
