@@ -1,8 +1,8 @@
 /** The clock of this host is another than that of the name server: alone in its process, which has one clock. */
 import { join } from 'node:path';
 import t from 'tap';
-import { type DnsProgram, missingFor } from './dns-server.js';
 import { KINDS, notHeard, observe, recovers, server } from './dns-stories.js';
+import { type DnsProgram, missingFor } from './name-server-programs.js';
 
 t.setTimeout(110_000);
 
@@ -28,6 +28,7 @@ for (const program of ['knotd', 'nsd', 'named'] as const satisfies readonly DnsP
         await zone.pass(1_000);
         Date.now = () => now() + Math.sign(minutes) * 240_000;
         await recovers(zone, source);
+        t.ok(zone.status.heard, `${minutes} min, then less`);
         await source.put('late', ['10.0.9.1']);
       }
     },

@@ -2,9 +2,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { type DnsProgram, missingFor, type SharedKey } from './dns-server.js';
+import { freePorts } from '../ports.js';
 import { KINDS, notHeard, observe, open, proxyTo, recovers, server } from './dns-stories.js';
-import { freePorts } from './ports.js';
+import { type DnsProgram, missingFor, type SharedKey } from './name-server-programs.js';
 
 t.jobs = 6;
 t.setTimeout(110_000);

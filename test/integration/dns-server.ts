@@ -2,34 +2,16 @@
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { freePorts } from '../ports.js';
 import { askUdp, question } from '../server-fixture.js';
 import { Daemon } from './daemon.js';
-import { missing } from './name-servers.js';
-import { freePorts } from './ports.js';
-
-export type DnsProgram = 'knotd' | 'nsd' | 'named';
-
-/** What is not installed for it, if anything. */
-export function missingFor(program: DnsProgram): string | false {
-  return program === 'knotd' ? missing('knotd', 'knotc') : missing(program);
-}
+import { COMMANDS, CONFIGS, type DnsProgram, type ZonePlace } from './name-server-programs.js';
 
 export const DNS_ZONE = 'corp.test';
 
-export interface SharedKey {
-  readonly name: string;
-  readonly algorithm: string;
-  /** Base64. */
-  readonly secret: string;
-}
-
-export interface DnsServerOptions {
+export interface DnsServerOptions extends Pick<ZonePlace, 'notify' | 'key'> {
   /** Knot DNS by default. */
   readonly program?: DnsProgram;
-  /** Port that is told of changes. */
-  readonly notify?: number;
-  /** Whoever takes the zone has to sign with it, and it signs what it tells. */
-  readonly key?: SharedKey;
 }
 
 export class DnsServer {
@@ -64,7 +46,8 @@ export class DnsServer {
 
   /** Only while it is stopped. */
   configure(options: Omit<DnsServerOptions, 'program'>): void {
-    writeFileSync(this.#config, CONFIGS[this.#program]({ ...options, folder: this.#folder, port: this.port }));
+    const place = { folder: this.#folder, port: this.port, zone: DNS_ZONE };
+    writeFileSync(this.#config, CONFIGS[this.#program]({ ...options, ...place }));
   }
 
   run(): Promise<void> {
@@ -123,76 +106,3 @@ export class DnsServer {
     writeFileSync(join(this.#folder, 'zone'), `${lines.join('\n')}\n`);
   }
 }
-
-const COMMANDS: Readonly<Record<DnsProgram, (config: string) => readonly [string, ...string[]]>> = {
-  knotd: (config) => ['knotd', '-c', config],
-  nsd: (config) => ['nsd', '-d', '-c', config],
-  named: (config) => ['named', '-g', '-n', '1', '-c', config],
-};
-
-type Place = Omit<DnsServerOptions, 'program'> & { readonly folder: string; readonly port: number };
-
-const CONFIGS: Readonly<Record<DnsProgram, (place: Place) => string>> = {
-  knotd: ({ folder, port, notify, key }) => `
-server:
-  rundir: "${folder}"
-  listen: 127.0.0.1@${port}
-database:
-  storage: "${folder}"
-${key === undefined ? '' : `key:\n  - id: ${key.name}\n    algorithm: ${key.algorithm}\n    secret: ${key.secret}\n`}
-${notify === undefined ? '' : `remote:\n  - id: observer\n    address: 127.0.0.1@${notify}\n${key === undefined ? '' : `    key: ${key.name}\n`}`}
-acl:
-  - id: everybody
-    address: 127.0.0.1
-    action: transfer
-${key === undefined ? '' : `    key: ${key.name}\n`}
-zone:
-  - domain: ${DNS_ZONE}
-    file: "${folder}/zone"
-    zonefile-sync: -1
-    zonefile-load: whole
-    journal-content: none
-    acl: everybody
-${notify === undefined ? '' : '    notify: observer\n'}`,
-
-  nsd: ({ folder, port, notify, key }) => `
-server:
-  ip-address: 127.0.0.1@${port}
-  server-count: 1
-  username: ""
-  chroot: ""
-  zonesdir: "${folder}"
-  database: ""
-  pidfile: ""
-  xfrdfile: "${folder}/xfrd"
-  xfrdir: "${folder}"
-  zonelistfile: "${folder}/list"
-  zonefiles-check: yes
-  rrl-ratelimit: 0
-remote-control:
-  control-enable: no
-${key === undefined ? '' : `key:\n  name: "${key.name}"\n  algorithm: ${key.algorithm}\n  secret: "${key.secret}"\n`}
-zone:
-  name: "${DNS_ZONE}"
-  zonefile: "${folder}/zone"
-  provide-xfr: 127.0.0.1 ${key?.name ?? 'NOKEY'}
-${notify === undefined ? '' : `  notify: 127.0.0.1@${notify} ${key?.name ?? 'NOKEY'}\n  notify-retry: 5\n`}`,
-
-  named: ({ folder, port, notify, key }) => `
-options {
-  listen-on port ${port} { 127.0.0.1; };
-  listen-on-v6 { none; };
-  directory "${folder}";
-  pid-file none; session-keyfile none; lock-file none; managed-keys-directory "${folder}";
-  recursion no; dnssec-validation no; version none; empty-zones-enable no;
-  notify explicit; notify-delay 0; notify-rate 100; startup-notify-rate 100;
-};
-controls { };
-${key === undefined ? '' : `key "${key.name}" { algorithm ${key.algorithm}; secret "${key.secret}"; };`}
-zone "${DNS_ZONE}" {
-  type primary;
-  file "${folder}/zone";
-  allow-transfer { ${key === undefined ? '127.0.0.1' : `key "${key.name}"`}; };
-${notify === undefined ? '' : `  also-notify { 127.0.0.1 port ${notify}${key === undefined ? '' : ` key "${key.name}"`}; };\n`}};
-`,
-};

@@ -1,8 +1,8 @@
 /** Another name server as the registry, a real one, and a proxy that breaks in front of it. */
 import t from 'tap';
 import type { DnsFault } from './dns-fault-proxy.js';
-import { missingFor } from './dns-server.js';
 import { KINDS, notHeard, observe, proxyTo, recovers, server } from './dns-stories.js';
+import { missingFor } from './name-server-programs.js';
 
 // Stories wait more than they work: they run side by side.
 t.jobs = 12;

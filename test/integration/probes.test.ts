@@ -5,11 +5,12 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { until } from '../blackbox/program.js';
 import { CERT, EXPIRED_CERT, KEY } from '../certificate-of-nobody.js';
+import { freePorts } from '../ports.js';
 import { probe } from '../probes-fixture.js';
 import { EtcdServer, etcdVersion } from './etcd-server.js';
 import { runServer } from './front.js';
-import { missing, startKnot, startNamed, startNsd } from './name-servers.js';
-import { freePorts } from './ports.js';
+import { missing } from './name-server-programs.js';
+import { startServer } from './name-servers.js';
 
 t.setTimeout(120_000);
 
@@ -136,13 +137,13 @@ const ZONE_TEXT = `$ORIGIN probed.test.
 ns 60 IN A 192.0.2.1
 `;
 
-for (const [name, command, start] of [
-  ['BIND', 'named', startNamed],
-  ['NSD', 'nsd', startNsd],
-  ['Knot', 'knotd', startKnot],
+for (const [name, program] of [
+  ['BIND', 'named'],
+  ['NSD', 'nsd'],
+  ['Knot', 'knotd'],
 ] as const)
-  t.test(`${name}: DNS over UDP and TCP`, { skip: missing(command) }, async (t) => {
-    const port = await start(t, 'probed.test', ZONE_TEXT);
+  t.test(`${name}: DNS over UDP and TCP`, { skip: missing(program) }, async (t) => {
+    const port = await startServer(t, program, 'probed.test', ZONE_TEXT);
     for (const protocol of ['udp', undefined] as const) {
       const dns = (query: string, queryType = 6) =>
         probe({ type: 'dns', port, query, queryType, ...(protocol === undefined ? {} : { protocol }) });

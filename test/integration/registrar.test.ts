@@ -210,6 +210,7 @@ async function etcdStories(t: Test): Promise<void> {
     await server.run();
     await until('there again after a wipe', async () => (await held(server, key)) !== undefined);
     await server.stop();
+    await until('not confirmed', () => running.state !== 'registered');
     server.restore(`${t.testdirName}/copy`);
     await server.run();
     await until(
@@ -243,7 +244,9 @@ async function etcdStories(t: Test): Promise<void> {
   t.test('leave withdrawn and given back', async (t) => {
     const server = await EtcdServer.start(t.testdir({ 'secret.txt': 'open sesame\n' }));
     t.teardown(() => server.stop());
-    const registration = registrationIn([server.origin], {
+    const proxy = await FaultProxy.start(server.port);
+    t.teardown(() => proxy.stop());
+    const registration = registrationIn([proxy.origin], {
       username: 'web',
       passwordFile: `${t.testdirName}/secret.txt`,
     });
@@ -270,7 +273,10 @@ async function etcdStories(t: Test): Promise<void> {
     await server.call('auth/role/grant', { name: 'web', perm: { permType: 'READ', ...range } });
     await server.signIn('root', 'open sesame');
     await server.delete(key);
-    await until('read-only is not enough', () => /permission denied/.test(running.reason));
+    const asked = proxy.requests.length;
+    await until('two periods', () => proxy.requests.slice(asked).filter((path) => path.endsWith('txn')).length >= 2);
+    t.match(running.reason, /permission denied/, 'read-only is not enough');
+    t.equal(await held(server, key), undefined);
     await server.call('auth/role/grant', { name: 'web', perm: { permType: READWRITE, ...range } });
     await server.signIn('root', 'open sesame');
     await until('registered again', () => running.state === 'registered');
@@ -300,7 +306,7 @@ async function etcdStories(t: Test): Promise<void> {
     const running = new Running(t, registration);
     await until('registered', () => running.state === 'registered');
     running.registrar.follow([{ ...registration, ttl: 2 * TTL }]);
-    await until('registered anew', () => running.state === 'registered');
+    await until('registered anew', () => running.said.filter(({ event }) => event === 'registered').length === 2);
     await new Promise((done) => setTimeout(done, 300));
     t.not(await held(shared, keyOf(registration)), undefined);
   });
@@ -464,6 +470,7 @@ async function consulStories(t: Test): Promise<void> {
     await server.run();
     await until('there again', () => passing(server, registration));
     await server.stop();
+    await until('said', () => running.state !== 'registered');
     await server.run();
     await until('confirmed', async () => running.state === 'registered' && (await passing(server, registration)));
   });
