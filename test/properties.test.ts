@@ -30,7 +30,7 @@ type Action =
 const SERVICES = ['a', 'b', 'c', 'd'];
 const { guard, check } = settings({}, {}).zones[0]!;
 
-/** How many times the usual number of histories: `THOROUGH=20` for a night's search. */
+/** How many times the number of histories that each commit is tried with: `THOROUGH=50` for a night's search. */
 const THOROUGH = Number(process.env.THOROUGH ?? 1);
 
 /** A history under way, with the invariants that hold at every moment. */
@@ -300,7 +300,7 @@ t.test(
         const history = new History();
         for (const one of actions) history.run(one);
       }),
-      150,
+      60,
     );
   },
 );
@@ -326,7 +326,7 @@ t.test('when all is well and quiet, the answer comes to equal what is listed pas
       const [status] = history.world.resolver.zoneStatus(history.world.now);
       equal(status?.guard, { zone: false, services: [], alarm: false }, 'nothing is held any more (R9)');
     }),
-    100,
+    40,
   );
 });
 
@@ -344,7 +344,7 @@ t.test('without a guard, rise or fall intervals are enough', async (t) => {
       history.run({ do: 'wait', ms: flapped ? 620_000 : check.fall * check.interval * 1.2 + check.timeout });
       for (const name of SERVICES) equal(history.answer(name), [`${name}-1`, `${name}-2`, `${name}-3`], name);
     }),
-    40,
+    20,
   );
 });
 

@@ -112,6 +112,8 @@ const CASES: readonly (readonly [title: string, body: (t: Test, on: Protocol) =>
           setTimeout(() => client.destroy(), 20);
         });
       }
+      // Connections are taken in their order: those before this one have been seen.
+      t.match(await on.ask('web.svc.test', 'A', { tcp: true }), { rcode: 0 });
       await until('descriptors', () => of(on).descriptors <= before.descriptors + 4);
       t.ok(of(on).resident < before.resident + 40, `${before.resident} and ${of(on).resident} MiB`);
       t.ok(on.program.alive);
@@ -142,8 +144,8 @@ const CASES: readonly (readonly [title: string, body: (t: Test, on: Protocol) =>
           }),
         );
       on.upstream.behave = behave;
-      await until('no descriptor is left', () => of(on).descriptors <= before + 4);
       t.match(await on.ask('web.svc.test', 'A', { tcp: true }), { rcode: 0 });
+      await until('no descriptor is left', () => of(on).descriptors <= before + 4);
     },
   ],
   [

@@ -55,6 +55,7 @@ zones:
       port++;
       resolver = await host.serve();
       await until('the new list', async () => (await host.ask('orders SRV')).answers.some((one) => one.port === port));
+      t.ok(resolver.alive, `after ${restart}`);
     }
   });
 }

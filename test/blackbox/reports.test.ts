@@ -72,6 +72,7 @@ t.test('an endpoint that clients cannot reach is out at once, and back when it p
     await post(one, report(dead));
     return (await one.ports('orders')).join() === ports.join();
   });
+  await resolver.said('readmitted');
   const events = resolver.events().filter(({ event }) => event === 'ejected' || event === 'readmitted');
   t.match(
     events,
