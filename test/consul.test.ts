@@ -2,17 +2,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import type { ConsulRegistryConfig, LimitsConfig } from '../src/config/types.js';
-import { ConsulRegistry, type ConsulRegistryOptions } from '../src/registry/consul.js';
+import type { Observation } from '../src/registry/adapter.js';
+import { ConsulRegistry } from '../src/registry/consul.js';
 import { AllChecks } from '../src/registry/consul-all-checks.js';
 import { CheckTable } from '../src/registry/consul-check-table.js';
 import { groupKey } from '../src/registry/consul-checks.js';
 import { ConsulMirror } from '../src/registry/consul-mirror.js';
 import { ReadPlan } from '../src/registry/consul-reads.js';
+import type { ConsulRegistryOptions } from '../src/registry/consul-source.js';
 import { Notes } from '../src/registry/notes.js';
 import type { Report, Row } from '../src/registry/registry.js';
 import { RevisionMemory } from '../src/registry/revision-memory.js';
 import { AddressPolicy } from '../src/registry/rows.js';
-import { type Observation, SyncLoop } from '../src/registry/sync.js';
+import { SyncLoop } from '../src/registry/sync.js';
 import { bootClock } from '../src/system/boot-clock.js';
 import { FakeConsul, type FakeInstance } from './fake-consul.js';
 

@@ -7,13 +7,13 @@ import { ByteWriter } from '../src/dns/byte-writer.js';
 import { TYPE } from '../src/dns/constants.js';
 import { nameToWire } from '../src/dns/names.js';
 import { type Message, type ReadRecord, readMessage } from '../src/dns/read-message.js';
+import type { Failure } from '../src/registry/adapter.js';
 import { isLaterSerial } from '../src/registry/dns-exchange.js';
 import { DnsLookups } from '../src/registry/dns-lookups.js';
 import { listenForNotify } from '../src/registry/dns-notify.js';
 import { zoneServices } from '../src/registry/dns-records.js';
 import { DnsTransfer } from '../src/registry/dns-transfer.js';
 import { AddressPolicy } from '../src/registry/rows.js';
-import type { Failure } from '../src/registry/sync.js';
 import { freePort } from './ports.js';
 
 const POLICY = new AddressPolicy([], false);

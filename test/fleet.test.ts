@@ -2,8 +2,9 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { parseConfig } from '../src/config/load.js';
+import type { Adapter, Failure, Follower, Observation } from '../src/registry/adapter.js';
 import { openAdapter } from '../src/registry/open.js';
-import { type Adapter, type Failure, type Follower, type Observation, SyncLoop } from '../src/registry/sync.js';
+import { SyncLoop } from '../src/registry/sync.js';
 import { FakeTime } from './fake-time.js';
 
 const HOSTS = 200;
@@ -60,14 +61,14 @@ class Registry {
 
 /** An adapter's numbers, with this registry behind them. */
 function hostOf(numbers: Adapter, registry: Registry, host: number): Adapter {
-  const { identity, interval, deadline, backoff, firstSpread, recoverySpread } = numbers;
+  const { identity, interval, deadline, pace } = numbers;
   const follower: Follower = {
     presenceDeadline: numbers.follower?.presenceDeadline ?? 0,
     follow: (signal) => registry.watch(signal),
     present: async () => (registry.down ? { kind: 'unreachable', reason: 'status 503' } : { kind: 'same' }),
   };
   return {
-    ...{ identity, interval, deadline, backoff, firstSpread, recoverySpread },
+    ...{ identity, interval, deadline, pace },
     poll: () => registry.read(host),
     ...(numbers.follower === undefined ? {} : { follower }),
     close: () => undefined,

@@ -1,12 +1,12 @@
 import t from 'tap';
 import { CatalogRow } from '../src/catalog/row.js';
+import type { Observation } from '../src/registry/adapter.js';
 import { ListMemory } from '../src/registry/list-memory.js';
 import { mergeContents } from '../src/registry/merge.js';
 import { parseHere } from '../src/registry/parse.js';
 import type { ListedNode, Row } from '../src/registry/registry.js';
 import { collapseRows } from '../src/registry/rows.js';
 import type { FileContents } from '../src/registry/services-file.js';
-import type { Observation } from '../src/registry/sync.js';
 
 const LIMITS = { maxServices: 1000, maxEndpoints: 10_000, maxEndpointsPerService: 5000, maxBody: 1 << 20 };
 const NODE: ListedNode = { name: 'web-1', address: '10.0.0.1', datacenter: 'dc1' };

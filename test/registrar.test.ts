@@ -18,8 +18,8 @@ import { isYounger, newOwner } from '../src/registrar/owner.js';
 import { makePlan } from '../src/registrar/plan.js';
 import type { Gone, Kept, Target } from '../src/registrar/target.js';
 import { isProcessAlive, parseStat, startOf } from '../src/registrar/watched-process.js';
+import type { Failure } from '../src/registry/adapter.js';
 import { FileRegistry } from '../src/registry/file.js';
-import type { Failure } from '../src/registry/sync.js';
 import type { After } from '../src/registry/timers.js';
 import type { BootMs, Ms } from '../src/system/clock.js';
 

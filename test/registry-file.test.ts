@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import type { LimitsConfig } from '../src/config/types.js';
+import type { Observation } from '../src/registry/adapter.js';
 import { FileRegistry } from '../src/registry/file.js';
 import { isSettled, type Signature } from '../src/registry/settled-file.js';
-import type { Observation } from '../src/registry/sync.js';
 import { brief, LIMITS, NEVER, ONE, replace, TWO } from './registry-fixture.js';
 
 t.test('R34: a file is whole when it came by rename or stood still', async (t) => {

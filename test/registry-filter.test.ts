@@ -2,11 +2,11 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import type { FilterConfig, LimitsConfig } from '../src/config/types.js';
+import type { Adapter, Delivery, Observation } from '../src/registry/adapter.js';
 import { filtered } from '../src/registry/filter.js';
 import { registryIdentity } from '../src/registry/identity.js';
 import { openAdapter } from '../src/registry/open.js';
 import type { Listing, Row } from '../src/registry/registry.js';
-import type { Adapter, Delivery, Observation } from '../src/registry/sync.js';
 
 const LIMITS: LimitsConfig = { maxServices: 2, maxEndpoints: 3, maxEndpointsPerService: 3, maxBody: 1024 * 1024 };
 const FILE = `
@@ -95,9 +95,7 @@ t.test('of what is watched only the changes of the part are told', async (t) => 
     identity: 'test',
     interval: 1,
     deadline: 1,
-    backoff: { base: 1, cap: 1 },
-    firstSpread: 0,
-    recoverySpread: 0,
+    pace: { backoff: { base: 1, cap: 1 }, firstSpread: 0, recoverySpread: 0 },
     poll: async () => failure,
     close: () => undefined,
     follower: {

@@ -1,8 +1,8 @@
 /** Rows, lists and files that the tests of registries share. */
 import { renameSync, writeFileSync } from 'node:fs';
 import type { LimitsConfig } from '../src/config/types.js';
+import type { Observation } from '../src/registry/adapter.js';
 import type { Listing, Report, Row } from '../src/registry/registry.js';
-import type { Observation } from '../src/registry/sync.js';
 
 export const LIMITS: LimitsConfig = {
   maxServices: 100,

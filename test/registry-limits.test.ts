@@ -6,11 +6,12 @@ import t from 'tap';
 import type { LimitsConfig } from '../src/config/types.js';
 import { TYPE } from '../src/dns/constants.js';
 import type { ReadRecord } from '../src/dns/read-message.js';
+import type { Adapter, Observation } from '../src/registry/adapter.js';
 import { ConsulMirror } from '../src/registry/consul-mirror.js';
 import { zoneServices } from '../src/registry/dns-records.js';
 import { EtcdRegistry } from '../src/registry/etcd.js';
 import { AddressPolicy } from '../src/registry/rows.js';
-import { type Adapter, type Observation, SyncLoop } from '../src/registry/sync.js';
+import { SyncLoop } from '../src/registry/sync.js';
 import { HostTable } from '../src/resolver/host-table.js';
 import { SourceHosts } from '../src/resolver/source-hosts.js';
 import { bootClock } from '../src/system/boot-clock.js';
@@ -97,9 +98,7 @@ t.test('a list that was not believed is not confirmed by a source that has nothi
     identity: 'scripted',
     interval: 20,
     deadline: 1000,
-    backoff: { base: 20, cap: 20 },
-    firstSpread: 0,
-    recoverySpread: 0,
+    pace: { backoff: { base: 20, cap: 20 }, firstSpread: 0, recoverySpread: 0 },
     poll: async (context) => {
       fresh.push(context.fresh);
       return answers.shift() ?? { kind: 'confirmed' };

@@ -1,12 +1,13 @@
 import t from 'tap';
+import type { Adapter, Observation, PollContext } from '../src/registry/adapter.js';
 import { nextBackoff } from '../src/registry/backoff.js';
 import { ChangeBatch } from '../src/registry/change-batch.js';
 import { ListMemory } from '../src/registry/list-memory.js';
 import { LATE, OneFlight } from '../src/registry/one-flight.js';
-import { Pace } from '../src/registry/pace.js';
+import { Pace, SHARED_PACE } from '../src/registry/pace.js';
 import type { Listing, Report } from '../src/registry/registry.js';
 import { RevisionMemory } from '../src/registry/revision-memory.js';
-import { type Adapter, type Observation, type PollContext, SyncLoop } from '../src/registry/sync.js';
+import { SyncLoop } from '../src/registry/sync.js';
 import { brief, LIMITS, list, listing } from './registry-fixture.js';
 
 t.test('waits after failures grow from the base to the cap, never in step', async (t) => {
@@ -92,9 +93,7 @@ class ScriptedAdapter implements Adapter {
   readonly identity = 'scripted';
   readonly interval = 1;
   readonly deadline = 100;
-  readonly backoff = { base: 1, cap: 5 };
-  readonly firstSpread = 0;
-  readonly recoverySpread = 0;
+  readonly pace = { backoff: { base: 1, cap: 5 }, firstSpread: 0, recoverySpread: 0 };
   closed = false;
   readonly contexts: boolean[] = [];
   readonly #script: (() => Promise<Observation>)[];
@@ -182,7 +181,7 @@ t.test('R3: after an outage of ten minutes the reads of a fleet are spread over 
   let early = 0;
   let most = 0;
   for (let host = 0; host < 200; host++) {
-    const pace = new Pace({ base: 500, cap: 60_000 }, 60_000, random);
+    const pace = new Pace(SHARED_PACE, random);
     let now = 0;
     let reads = 0;
     while (now < endOfOutage) {
@@ -205,12 +204,12 @@ t.test('R3: after an outage of ten minutes the reads of a fleet are spread over 
 });
 
 t.test('R3: after a short outage a source is soon asked again', async (t) => {
-  const pace = new Pace({ base: 500, cap: 60_000 }, 60_000, () => 0.999);
+  const pace = new Pace(SHARED_PACE, () => 0.999);
   const waits = [0, 2000, 5000, 20_000, 100_000].map((now) => Math.round(pace.failed(now) / 100) * 100);
   t.same(waits, [1500, 1500, 1500, 4000, 12_000]);
   pace.succeeded();
   t.equal(Math.round(pace.failed(200_000) / 100) * 100, 1500);
-  const local = new Pace({ base: 100, cap: 5000 }, 0, () => 0.999);
+  const local = new Pace({ backoff: { base: 100, cap: 5000 }, recoverySpread: 0 }, () => 0.999);
   t.same(
     [0, 1, 2, 3, 4].map((now) => Math.round(local.failed(now) / 100) * 100),
     [300, 900, 2700, 5000, 5000],

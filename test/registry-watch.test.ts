@@ -1,14 +1,8 @@
 import t, { type Test as Tap } from 'tap';
+import type { Adapter, Delivery, Failure, Follower, Observation, Presence } from '../src/registry/adapter.js';
+import { SHARED_PACE } from '../src/registry/pace.js';
 import type { Listing } from '../src/registry/registry.js';
-import {
-  type Adapter,
-  type Delivery,
-  type Failure,
-  type Follower,
-  type Observation,
-  type Presence,
-  SyncLoop,
-} from '../src/registry/sync.js';
+import { SyncLoop } from '../src/registry/sync.js';
 import { FakeTime } from './fake-time.js';
 import { brief, LIMITS, list, listing } from './registry-fixture.js';
 
@@ -18,9 +12,7 @@ class ScriptedSource implements Adapter, Follower {
   readonly interval = 5000;
   readonly deadline = 4000;
   readonly presenceDeadline = 2000;
-  readonly backoff = { base: 500, cap: 60_000 };
-  readonly firstSpread = 10_000;
-  readonly recoverySpread = 60_000;
+  readonly pace = SHARED_PACE;
   readonly follower = this;
   read: () => Promise<Observation | Failure> = async () => list([listing('a', '10.0.0.1')], { revision: '10' });
   alive: () => Promise<Presence> = async () => ({ kind: 'same' });

@@ -3,10 +3,10 @@
  * Consul itself some time later. A drain is the agent's maintenance mode for the service.
  */
 import type { ConsulRegistryConfig } from '../config/types.js';
+import type { Failure } from '../registry/adapter.js';
 import type { HttpReply } from '../registry/http-client.js';
 import { printable, statusFailure } from '../registry/http-failure.js';
 import { readSecret } from '../registry/secret-files.js';
-import type { Failure } from '../registry/sync.js';
 import type { Ms } from '../system/clock.js';
 import { type AgentService, DRAIN_REASON, definitionOf, isAsWanted, metaOwner } from './consul-service.js';
 import type { Entry } from './entry.js';

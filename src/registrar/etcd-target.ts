@@ -3,9 +3,9 @@
  * removes the key only while that still is on it, so that a successor's entry is never removed.
  */
 import type { EtcdRegistryConfig } from '../config/types.js';
+import type { Failure } from '../registry/adapter.js';
 import { decode, EtcdCalls, encode, type KeyValue } from '../registry/etcd-gateway.js';
 import { isFailure } from '../registry/http-failure.js';
-import type { Failure } from '../registry/sync.js';
 import type { Ms } from '../system/clock.js';
 import type { Entry } from './entry.js';
 import { writeKey } from './etcd-write.js';

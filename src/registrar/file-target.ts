@@ -5,8 +5,8 @@
 import { link, rename, unlink } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import type { FileRegistryConfig } from '../config/types.js';
+import type { Failure } from '../registry/adapter.js';
 import { look, systemReason } from '../registry/settled-file.js';
-import type { Failure } from '../registry/sync.js';
 import { replaceFile } from '../system/atomic-file.js';
 import type { Ms } from '../system/clock.js';
 import { readRegularLater } from '../system/regular-file.js';

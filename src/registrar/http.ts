@@ -4,10 +4,10 @@
  */
 import { type ClientRequest, type IncomingMessage, type RequestOptions, request as requestPlain } from 'node:http';
 import type { TlsConfig } from '../config/types.js';
+import type { Failure } from '../registry/adapter.js';
 import type { HttpReply, HttpRequest } from '../registry/http-client.js';
 import { requestFailure } from '../registry/http-failure.js';
 import { readTls } from '../registry/secret-files.js';
-import type { Failure } from '../registry/sync.js';
 
 export class PlainHttp {
   readonly #files: TlsConfig;

@@ -2,9 +2,10 @@
  * Keeps one registration as it is wanted. Level-triggered: each period what is wanted is compared with what the
  * registry holds, whatever happened before. It tries for ever, and never faster than its back-off allows.
  */
+
+import type { Failure } from '../registry/adapter.js';
 import { type BackoffLimits, nextBackoff } from '../registry/backoff.js';
 import { LATE, OneFlight } from '../registry/one-flight.js';
-import type { Failure } from '../registry/sync.js';
 import { type After, after as realAfter } from '../registry/timers.js';
 import type { BootMs, Ms } from '../system/clock.js';
 import type { Entry } from './entry.js';

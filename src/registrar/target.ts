@@ -2,7 +2,7 @@
  * The contract of a registry that can be registered in. A target belongs to one registration; it may remember what the
  * registry gave it (a lease), never that it is registered: each call compares with what the registry holds now.
  */
-import type { Failure } from '../registry/sync.js';
+import type { Failure } from '../registry/adapter.js';
 import type { Entry } from './entry.js';
 
 export type Kept =

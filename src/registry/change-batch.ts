@@ -1,7 +1,7 @@
 /** Changes of a busy registry, put together: the first is passed on at once, the others a few times a second. Pure. */
 import type { BootMs, Ms } from '../system/clock.js';
+import type { Observation } from './adapter.js';
 import type { Listing } from './registry.js';
-import type { Observation } from './sync.js';
 
 type Change = Extract<Observation, { kind: 'change' }>;
 

@@ -1,10 +1,10 @@
 /** Reads of services that are known on demand: one answer of Consul's about one of them, and whether it may be believed. */
 import type { Ms } from '../system/clock.js';
+import type { Failure } from './adapter.js';
 import type { AskedPart, TableIndexes } from './consul-asked-service.js';
 import type { ConsulClient, ConsulQuery, ConsulReply } from './consul-client.js';
 import { isFailure } from './http-failure.js';
 import type { RequestGate } from './request-gate.js';
-import type { Failure } from './sync.js';
 
 /** No node and no check has these: the answer is nothing but the index. */
 const NO_NODE = { 'node-meta': 'holdfast-liveness:read' };

@@ -2,59 +2,39 @@
  * Consul on demand (R33): only services that were asked for are known, and each is read and watched by itself. How far
  * the catalog and the checks are as a whole is told by two reads without anything in them, as for a mirror.
  */
-import { setMaxListeners } from 'node:events';
 import type { ConsulRegistryConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
-import type { ConsulRegistryOptions } from './consul.js';
+import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './adapter.js';
 import { AskedReads, type Reading } from './consul-asked-reads.js';
 import { type AskedPart, AskedService } from './consul-asked-service.js';
 import { AskedWatches } from './consul-asked-watches.js';
-import { ConsulClient } from './consul-client.js';
-import { readTrustDomain } from './consul-epoch.js';
 import { CONSUL_LOOK_UP_LIMITS, CONSUL_READ_LIMITS } from './consul-limits.js';
-import { ConsulMarks } from './consul-marks.js';
+import { type ConsulRegistryOptions, ConsulSource, POLL_MS, RETRY_MS } from './consul-source.js';
 import { sleep } from './consul-watch.js';
-import { HttpClient } from './http-client.js';
-import { registryIdentity } from './identity.js';
 import type { LookUp, OnDemand } from './look-up.js';
 import { Notes } from './notes.js';
+import { SHARED_PACE } from './pace.js';
 import type { Listing, Rejected } from './registry.js';
 import { RequestGate } from './request-gate.js';
-import { AddressPolicy } from './rows.js';
-import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './sync.js';
+import { within } from './within.js';
 
-const LIVENESS_MS: Ms = 5_000;
-const MAX_INTERVAL_MS: Ms = 60_000;
 const READ_MS: Ms = 5_000;
 /** Of one look-up: of the only agent, or of each of several. */
 const LOOK_UP_MS: Ms = 5_000;
 const LOOK_UP_OF_MANY_MS: Ms = 1_000;
-const POLL_MS: Ms = 900_000;
-const RETRY_MS: Ms = 30_000;
 const READERS = 24;
 const MOST_FAILED = 3;
 
 export class AskedConsul implements Adapter, Follower, OnDemand {
-  readonly identity: string;
-  readonly interval: Ms;
   readonly deadline = POLL_MS;
-  readonly presenceDeadline: Ms;
-  readonly backoff = { base: 500, cap: 60_000 };
-  readonly firstSpread: Ms = 10_000;
-  readonly recoverySpread: Ms = 60_000;
+  readonly pace = SHARED_PACE;
   readonly lineage = true;
   readonly severalWatches = true;
   readonly follower = this;
   readonly onDemand = this;
-  readonly #config: ConsulRegistryConfig;
-  readonly #http: HttpClient;
-  readonly #client: ConsulClient;
-  readonly #gate = new RequestGate(CONSUL_READ_LIMITS);
+  readonly #source: ConsulSource;
   readonly #lookUps = new RequestGate(CONSUL_LOOK_UP_LIMITS);
   readonly #reads: AskedReads;
-  readonly #marks: ConsulMarks;
-  readonly #policy: AddressPolicy;
-  readonly #datacenters: readonly (string | undefined)[];
   /** By the name in lower case: Consul itself makes no difference. */
   readonly #known = new Map<string, AskedService>();
   /** Names under which services were reported. */
@@ -62,30 +42,30 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
   /** Why other datacenters than the first cannot be heard. */
   readonly #unheard = new Map<string | undefined, string>();
   #watches: AskedWatches | undefined;
-  #first = 0;
   #origin: string;
-  #epoch = 'consul';
   #lowestRank = 0;
 
-  constructor(
-    config: ConsulRegistryConfig,
-    { softTtl, limits, allowAddresses, datacenters = [], lookup }: ConsulRegistryOptions,
-  ) {
-    this.identity = registryIdentity(config);
-    this.interval = Math.min(MAX_INTERVAL_MS, softTtl / 2);
-    this.presenceDeadline = Math.min(LIVENESS_MS, this.interval);
-    this.#config = config;
-    this.#policy = new AddressPolicy(allowAddresses, false, datacenters.length > 0);
-    this.#http = new HttpClient(config, lookup, CONSUL_READ_LIMITS.inFlight + CONSUL_LOOK_UP_LIMITS.inFlight);
-    this.#client = new ConsulClient(config, this.#http, limits.maxBody);
-    this.#reads = new AskedReads({ client: this.#client, stale: config.stale, maxLag: config.maxLag });
-    this.#marks = new ConsulMarks(this.#client, this.#gate, config.kvPrefix);
-    this.#datacenters = datacenters.length > 0 ? datacenters : [config.datacenter];
+  constructor(config: ConsulRegistryConfig, options: ConsulRegistryOptions) {
+    const connections = CONSUL_READ_LIMITS.inFlight + CONSUL_LOOK_UP_LIMITS.inFlight;
+    this.#source = new ConsulSource(config, options, CONSUL_READ_LIMITS, connections);
+    this.#reads = new AskedReads({ client: this.#source.client, stale: config.stale, maxLag: config.maxLag });
     this.#origin = config.addresses[0]!;
   }
 
+  get identity(): string {
+    return this.#source.identity;
+  }
+
+  get interval(): Ms {
+    return this.#source.interval;
+  }
+
+  get presenceDeadline(): Ms {
+    return this.#source.presenceDeadline;
+  }
+
   close(): void {
-    this.#http.close();
+    this.#source.close();
   }
 
   know(add: readonly string[], drop: readonly string[]): void {
@@ -107,14 +87,15 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
 
   #put(name: string, rank: number): void {
     const known = this.#known.get(name.toLowerCase());
-    if (known === undefined) this.#known.set(name.toLowerCase(), new AskedService(name, this.#datacenters, rank));
+    if (known === undefined)
+      this.#known.set(name.toLowerCase(), new AskedService(name, this.#source.datacenters, rank));
     else known.rank = rank;
   }
 
   async lookUp(name: string, signal: AbortSignal): Promise<LookUp> {
-    const service = new AskedService(name, this.#datacenters, --this.#lowestRank);
+    const service = new AskedService(name, this.#source.datacenters, --this.#lowestRank);
     const failures = await Promise.all(service.parts.map((part) => this.#lookUpPart(part, signal)));
-    const listing = service.listing(this.#policy);
+    const listing = service.listing(this.#source.policy);
     if (listing !== undefined) {
       const known = this.#known.get(name.toLowerCase());
       if (known === undefined) {
@@ -136,39 +117,31 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
 
   /** Of the agents in turn, the last that answered first. */
   async #lookUpPart(part: AskedPart, signal: AbortSignal): Promise<Failure | undefined> {
-    const { addresses } = this.#config;
+    const { addresses, members } = this.#source;
     const deadline = addresses.length === 1 ? LOOK_UP_MS : LOOK_UP_OF_MANY_MS;
     let failure: Failure | undefined;
-    for (let turn = 0; turn < addresses.length && !signal.aborted; turn++) {
-      const origin = addresses[(this.#first + turn) % addresses.length]!;
+    for (const index of members.inTurn()) {
+      if (signal.aborted) break;
+      const origin = addresses[index]!;
       failure = await this.#reads.read(part, { origin, gate: this.#lookUps, signal, deadline });
       if (failure === undefined) return undefined;
     }
     return failure ?? { kind: 'unreachable', reason: 'no answer in time' };
   }
 
-  async poll(context: PollContext): Promise<Observation | Failure> {
-    const { signal } = within(context.signal);
-    const { addresses } = this.#config;
-    const failures: (Failure | undefined)[] = addresses.map(() => undefined);
-    for (let turn = 0; turn < addresses.length && !signal.aborted; turn++) {
-      const index = (this.#first + turn) % addresses.length;
-      const failure = await this.#refresh(addresses[index]!, signal);
-      if (failure === undefined) {
-        this.#first = index;
-        return this.#list();
-      }
-      failures[index] = failure;
-    }
-    this.#first = (this.#first + 1) % addresses.length;
-    return this.#together(failures);
+  poll(context: PollContext): Promise<Observation | Failure> {
+    return this.#source.poll(
+      context,
+      (origin, signal) => this.#refresh(origin, signal),
+      () => this.#list(),
+    );
   }
 
   /** Looks how far the registry is, and reads what is known unless it is known as of now: most recently asked first. */
   async #refresh(origin: string, signal: AbortSignal): Promise<Failure | undefined> {
-    const reading = { origin, gate: this.#gate, signal, deadline: READ_MS };
+    const reading = { origin, gate: this.#source.gate, signal, deadline: READ_MS };
     this.#reads.doubt = undefined;
-    const [first, ...others] = this.#datacenters;
+    const [first, ...others] = this.#source.datacenters;
     const looked = await this.#reads.look(first, reading);
     if (typeof looked !== 'string') return looked;
     this.#unheard.clear();
@@ -179,12 +152,7 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
       }),
     );
     this.#origin = origin;
-    const { stale } = this.#config;
-    const [epoch] = await Promise.all([
-      readTrustDomain(this.#client, this.#gate, origin, stale, signal),
-      this.#marks.refresh(origin, stale, signal),
-    ]);
-    if (epoch !== undefined) this.#epoch = epoch;
+    await this.#source.readEpochAndMarks(origin, signal);
     const parts = this.#parts().sort((a, b) => a.service.rank - b.service.rank);
     const unread = parts.filter((part) => this.#reads.wentBack || !this.#reads.isAsOfNow(part));
     // Whatever their indexes are now: whether the lineage is another one, the list as a whole tells.
@@ -217,7 +185,7 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
     const watches = new AskedWatches(
       {
         reads: this.#reads,
-        reading: { origin, gate: this.#gate },
+        reading: { origin, gate: this.#source.gate },
         interval: this.interval,
         parts: () => this.#parts(),
         news: ({ service }) => {
@@ -231,7 +199,8 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
     const ends = [watches.run()];
     const [unheard] = this.#unheard.values();
     if (unheard !== undefined) ends.push(sleep(RETRY_MS, whole.signal).then(() => unheard));
-    void this.#marks.follow(origin, this.#config.stale, whole.signal, () => deliver(this.#changed([], [])));
+    const { marks, stale } = this.#source;
+    void marks.follow(origin, stale, whole.signal, () => deliver(this.#changed([], [])));
     const reason = await Promise.race(ends);
     this.#watches = undefined;
     whole.abort();
@@ -240,8 +209,8 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
 
   /** Confirms when each service was read in time, or nothing in the registry is newer than what was read. */
   async present(signal: AbortSignal): Promise<Presence> {
-    const reading = { origin: this.#origin, gate: this.#gate, signal, deadline: this.presenceDeadline };
-    const heard = this.#datacenters.filter((dc) => !this.#unheard.has(dc));
+    const reading = { origin: this.#origin, gate: this.#source.gate, signal, deadline: this.presenceDeadline };
+    const heard = this.#source.datacenters.filter((dc) => !this.#unheard.has(dc));
     const looked = await Promise.all(heard.map((dc) => this.#reads.look(dc, reading)));
     const failure = looked.find((one) => typeof one !== 'string');
     if (failure !== undefined) return { ...failure, reason: `${this.#origin}: ${failure.reason}` };
@@ -262,22 +231,22 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
     this.#told.clear();
     const services: Listing[] = [];
     for (const service of this.#known.values()) {
-      const listing = service.listing(this.#policy);
+      const listing = service.listing(this.#source.policy);
       service.isNews(listing);
       if (listing === undefined) continue;
       this.#told.set(service, listing.name);
       services.push(listing);
     }
-    const revision = this.#datacenters.map((dc) => {
+    const revision = this.#source.datacenters.map((dc) => {
       const { catalog = 0n, checks = 0n } = this.#reads.indexes(dc) ?? {};
       return `${catalog}.${checks}`;
     });
     return {
       kind: 'list',
-      epoch: this.#epoch,
+      epoch: this.#source.epoch,
       revision: revision.join('.'),
       services,
-      releases: this.#marks.releases,
+      releases: this.#source.marks.releases,
       rejected: this.#rejected(),
       removalsBelievable: this.#partial() === undefined,
     };
@@ -288,7 +257,7 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
     // What has not been read everywhere is not known to be gone.
     if (this.#known.get(service.asked.toLowerCase()) !== service || service.parts.some(({ read }) => !read))
       return undefined;
-    const listing = service.listing(this.#policy);
+    const listing = service.listing(this.#source.policy);
     if (!service.isNews(listing)) return undefined;
     const told = this.#told.get(service);
     if (listing === undefined) this.#told.delete(service);
@@ -299,7 +268,14 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
 
   #changed(services: readonly Listing[], gone: readonly string[]): Extract<Delivery, { kind: 'change' }> {
     const rejected = this.#rejected();
-    return { kind: 'change', epoch: this.#epoch, services, gone, releases: this.#marks.releases, rejected };
+    return {
+      kind: 'change',
+      epoch: this.#source.epoch,
+      services,
+      gone,
+      releases: this.#source.marks.releases,
+      rejected,
+    };
   }
 
   /** What is amiss, the reason why nothing is taken away first. */
@@ -308,7 +284,7 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
     const partial = this.#partial();
     if (partial !== undefined) notes.add(this.#origin, partial);
     for (const [dc, reason] of this.#unheard) notes.add(`datacenter ${dc}`, `${reason}: what was known of it stands`);
-    for (const { where, reason } of this.#marks.rejected) notes.add(where, reason);
+    for (const { where, reason } of this.#source.marks.rejected) notes.add(where, reason);
     for (const { notes: told } of this.#known.values()) for (const { where, reason } of told) notes.add(where, reason);
     return notes.list('what is asked for');
   }
@@ -323,26 +299,4 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
     }
     return undefined;
   }
-
-  /** The same failures give the same words, in whatever order the agents were asked. */
-  #together(failures: readonly (Failure | undefined)[]): Failure {
-    const told = failures.flatMap((failure, index) => {
-      return failure === undefined
-        ? []
-        : [{ ...failure, reason: `${this.#config.addresses[index]}: ${failure.reason}` }];
-    });
-    const kind = told.some((failure) => failure.kind === 'unbelievable') ? 'unbelievable' : 'unreachable';
-    const retryAfter = Math.min(...told.map((failure) => failure.retryAfter ?? 0));
-    const failure = { kind, reason: told.map(({ reason }) => reason).join('; ') } as const;
-    return retryAfter > 0 && Number.isFinite(retryAfter) ? { ...failure, retryAfter } : failure;
-  }
-}
-
-/** Ends with `signal`. Many requests listen to it. */
-function within(signal: AbortSignal): AbortController {
-  const controller = new AbortController();
-  setMaxListeners(0, controller.signal);
-  if (signal.aborted) controller.abort();
-  else signal.addEventListener('abort', () => controller.abort(), { once: true });
-  return controller;
 }

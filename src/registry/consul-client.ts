@@ -1,10 +1,10 @@
 /** Consul's HTTP interface: reads with the headers that tell what an answer is worth. */
 import type { ConsulRegistryConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
+import type { Failure } from './adapter.js';
 import type { HttpClient, HttpReply } from './http-client.js';
 import { isFailure, printable, statusFailure } from './http-failure.js';
 import { readSecret } from './secret-files.js';
-import type { Failure } from './sync.js';
 
 export interface ConsulReply {
   /** Undefined where there is nothing (404). */

@@ -4,6 +4,7 @@
  * then where it may tell what the others do not.
  */
 import type { Ms } from '../system/clock.js';
+import type { Failure, Presence } from './adapter.js';
 import { AllChecks } from './consul-all-checks.js';
 import { BAD_STATUSES, type BadStatus } from './consul-check-table.js';
 import type { ConsulReply } from './consul-client.js';
@@ -14,7 +15,6 @@ import { ConsulReader } from './consul-reader.js';
 import { readSummary, SUMMARY_PATH, SummaryPace } from './consul-summary.js';
 import { sleep, type Take, watchList } from './consul-watch.js';
 import { isFailure } from './http-failure.js';
-import type { Failure, Presence } from './sync.js';
 
 export interface DatacenterOptions extends ListSource {
   readonly newMirror: () => ConsulMirror;

@@ -1,9 +1,9 @@
 /** One of Consul's lists, from the leader where another server cannot be believed (R6). */
 import type { Ms } from '../system/clock.js';
+import type { Failure } from './adapter.js';
 import type { ConsulClient, ConsulReply } from './consul-client.js';
 import { isFailure } from './http-failure.js';
 import type { RequestGate } from './request-gate.js';
-import type { Failure } from './sync.js';
 
 export interface ListSource {
   /** Undefined: the agent's own. */

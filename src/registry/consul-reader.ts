@@ -3,13 +3,13 @@
  * them where it is not known which, by service or by node, whichever are fewer.
  */
 import type { Ms } from '../system/clock.js';
+import type { Failure } from './adapter.js';
 import type { ConsulClient, ConsulReply } from './consul-client.js';
 import { answerOf, type ConsulMirror, type Findings } from './consul-mirror.js';
 import { ReadPlan } from './consul-reads.js';
 import { sleep } from './consul-watch.js';
 import { isFailure } from './http-failure.js';
 import type { RequestGate } from './request-gate.js';
-import type { Failure } from './sync.js';
 
 export interface ReaderOptions {
   readonly dc: string | undefined;

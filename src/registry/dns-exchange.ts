@@ -9,9 +9,9 @@ import { rcodeName } from '../dns/rcode-names.js';
 import { type Message, type ReadRecord, readMessage } from '../dns/read-message.js';
 import { typeName } from '../dns/type-names.js';
 import type { Ms } from '../system/clock.js';
+import type { Failure } from './adapter.js';
 import { signMessage, TsigAnswers, type TsigKey, wallSeconds } from './dns-tsig.js';
 import { requestFailure } from './http-failure.js';
-import type { Failure } from './sync.js';
 
 /** From one datagram to the same again (RFC 9520 s.3.1: a few tries). */
 const RESEND_MS: Ms = 1_000;

@@ -5,11 +5,11 @@
  */
 import { RCODE, TYPE } from '../dns/constants.js';
 import type { Message } from '../dns/read-message.js';
+import type { Failure, Observation } from './adapter.js';
 import { addressText, hostsOf, type NamePlace, placeOf, ServiceBuilder, type SrvRecord } from './dns-records.js';
 import { Notes } from './notes.js';
 import { type Listing, type Rejected, type Row, rowKey } from './registry.js';
 import { type AddressPolicy, collapseRows } from './rows.js';
-import type { Failure, Observation } from './sync.js';
 
 /** R34: a row that is not in the answer leaves after so many reads without it. */
 const PARTIAL_READS = 10;

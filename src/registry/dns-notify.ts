@@ -6,9 +6,9 @@ import type { ListenAddress } from '../config/types.js';
 import { RCODE, TYPE } from '../dns/constants.js';
 import { readMessage, type Tsig } from '../dns/read-message.js';
 import type { Ms } from '../system/clock.js';
+import type { Failure } from './adapter.js';
 import { questionFault, signMessage, TSIG_ERROR, type TsigKey, unsignedError, wallSeconds } from './dns-tsig.js';
 import { requestFailure } from './http-failure.js';
-import type { Failure } from './sync.js';
 
 const OPCODE_NOTIFY = 4;
 /** QR, opcode NOTIFY, AA. */

@@ -5,12 +5,12 @@
 import type { LimitsConfig, ListenAddress } from '../config/types.js';
 import { RCODE, TYPE } from '../dns/constants.js';
 import type { Ms } from '../system/clock.js';
+import type { Failure, Observation, PollContext } from './adapter.js';
 import { askServer, isLaterSerial, type Transfer, transferZone } from './dns-exchange.js';
 import { zoneServices } from './dns-records.js';
 import type { TsigKey } from './dns-tsig.js';
 import { AGREE_MS } from './revision-memory.js';
 import type { AddressPolicy } from './rows.js';
-import type { Failure, Observation, PollContext } from './sync.js';
 
 export const TRANSFER_MS: Ms = 30_000;
 

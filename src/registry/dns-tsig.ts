@@ -5,7 +5,7 @@ import { CLASS, TYPE } from '../dns/constants.js';
 import { nameToWire } from '../dns/names.js';
 import { rcodeName } from '../dns/rcode-names.js';
 import type { Message, Tsig } from '../dns/read-message.js';
-import type { Failure } from './sync.js';
+import type { Failure } from './adapter.js';
 
 /** By their names (RFC 8945 s.6), the digest. MD5 is none of them: it is too weak. */
 export const TSIG_ALGORITHMS: Readonly<Record<string, string>> = {

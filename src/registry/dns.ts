@@ -3,14 +3,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Cidr, DnsRegistryConfig, LimitsConfig, ListenAddress } from '../config/types.js';
 import type { Message } from '../dns/read-message.js';
 import type { Ms } from '../system/clock.js';
+import type { Adapter, Failure, Observation, PollContext } from './adapter.js';
 import { type Asking, askServer } from './dns-exchange.js';
 import { DnsLookups } from './dns-lookups.js';
 import { listenForNotify } from './dns-notify.js';
 import { DnsTransfer, TRANSFER_MS } from './dns-transfer.js';
 import type { TsigKey } from './dns-tsig.js';
 import { registryIdentity } from './identity.js';
+import { Members } from './members.js';
+import { SHARED_PACE } from './pace.js';
 import { AddressPolicy } from './rows.js';
-import type { Adapter, Failure, Observation, PollContext } from './sync.js';
 import { readTsigKey } from './tsig-key.js';
 
 export interface DnsRegistryOptions {
@@ -28,14 +30,11 @@ export class DnsRegistry implements Adapter {
   readonly identity: string;
   readonly interval: Ms;
   readonly deadline: Ms;
-  readonly backoff = { base: 500, cap: 60_000 };
-  readonly firstSpread: Ms = 10_000;
-  readonly recoverySpread: Ms = 60_000;
+  readonly pace = SHARED_PACE;
   readonly #config: DnsRegistryConfig;
   readonly #transfer: DnsTransfer | undefined;
   readonly #lookups: DnsLookups | undefined;
-  /** The server that answered last is asked first. */
-  #first = 0;
+  readonly #members: Members;
   #nextQuestion: Ms = 0;
   #endNotify: (() => void) | undefined;
 
@@ -44,6 +43,7 @@ export class DnsRegistry implements Adapter {
     this.identity = registryIdentity(config);
     this.interval = config.interval;
     this.#config = config;
+    this.#members = new Members(servers.map(place));
     const policy = new AddressPolicy(allowAddresses, false);
     if (names === undefined) {
       this.deadline = servers.length * (ROUND_MS + TRANSFER_MS);
@@ -84,40 +84,26 @@ export class DnsRegistry implements Adapter {
   async #zone(transfer: DnsTransfer, context: PollContext, key?: TsigKey): Promise<Observation | Failure> {
     const behind: number[] = [];
     const failures = new Map<number, Failure>();
-    for (const index of this.#inTurn()) {
+    for (const index of this.#members.inTurn()) {
       if (context.signal.aborted) break;
       await this.#pace();
       const result = await transfer.read(this.#config.servers[index]!, context, key);
       if (result.kind === 'behind') behind.push(result.serial);
       else if ('reason' in result) failures.set(index, result);
       else {
-        this.#first = index;
+        this.#members.answered(index);
         return result;
       }
     }
     if (behind.length > 0) return transfer.behind(behind);
-    return this.#together(failures);
+    return this.#members.together(failures);
   }
 
-  async #ask(question: Omit<Asking, 'server'>): Promise<Message | Failure> {
-    const failures = new Map<number, Failure>();
-    for (const index of this.#inTurn()) {
-      if (question.signal.aborted) break;
+  #ask(question: Omit<Asking, 'server'>): Promise<Message | Failure> {
+    return this.#members.ask(question.signal, async (index) => {
       await this.#pace();
-      const reply = await askServer({ ...question, server: this.#config.servers[index]! });
-      if (!('reason' in reply)) {
-        this.#first = index;
-        return reply;
-      }
-      failures.set(index, reply);
-    }
-    return this.#together(failures);
-  }
-
-  *#inTurn(): Generator<number> {
-    const count = this.#config.servers.length;
-    const first = this.#first;
-    for (let turn = 0; turn < count; turn++) yield (first + turn) % count;
+      return askServer({ ...question, server: this.#config.servers[index]! });
+    });
   }
 
   async #pace(): Promise<void> {
@@ -125,16 +111,6 @@ export class DnsRegistry implements Adapter {
     const at = Math.max(now, this.#nextQuestion);
     this.#nextQuestion = at + PACE_MS;
     if (at > now) await sleep(at - now);
-  }
-
-  /** The same failures give the same words, in whatever order the servers were asked. */
-  #together(failures: ReadonlyMap<number, Failure>): Failure {
-    const told = [...failures].sort(([a], [b]) => a - b);
-    const reason = told
-      .map(([index, failure]) => `${place(this.#config.servers[index]!)}: ${failure.reason}`)
-      .join('; ');
-    const kind = told.some(([, failure]) => failure.kind === 'unbelievable') ? 'unbelievable' : 'unreachable';
-    return reason === '' ? { kind: 'unreachable', reason: 'no answer in time' } : { kind, reason };
   }
 }
 

@@ -4,10 +4,10 @@
  */
 import type { EtcdRegistryConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
+import type { Failure } from './adapter.js';
 import type { HttpClient, HttpReply } from './http-client.js';
 import { isFailure, printable, requestFailure, statusFailure } from './http-failure.js';
 import { readSecret } from './secret-files.js';
-import type { Failure } from './sync.js';
 
 export interface Header {
   readonly cluster_id?: string;

@@ -5,6 +5,7 @@
 import type { LookupFunction } from 'node:net';
 import type { Cidr, EtcdRegistryConfig, LimitsConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
+import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './adapter.js';
 import { decode, EtcdGateway, encode, type RangeReply, rangeEnd, type WatchMessage } from './etcd-gateway.js';
 import { EtcdMirror } from './etcd-mirror.js';
 import { plainLayout } from './etcd-plain.js';
@@ -12,8 +13,9 @@ import { skydnsLayout } from './etcd-skydns.js';
 import { HttpClient } from './http-client.js';
 import { isFailure, printable } from './http-failure.js';
 import { registryIdentity } from './identity.js';
+import { Members } from './members.js';
+import { SHARED_PACE } from './pace.js';
 import { AddressPolicy } from './rows.js';
-import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './sync.js';
 
 export interface EtcdRegistryOptions {
   readonly softTtl: Ms;
@@ -50,9 +52,7 @@ export class EtcdRegistry implements Adapter, Follower {
   readonly interval: Ms;
   readonly deadline: Ms;
   readonly presenceDeadline: Ms;
-  readonly backoff = { base: 500, cap: 60_000 };
-  readonly firstSpread: Ms = 10_000;
-  readonly recoverySpread: Ms = 60_000;
+  readonly pace = SHARED_PACE;
   readonly follower = this;
   readonly #endpoints: readonly string[];
   readonly #prefix: string;
@@ -60,7 +60,7 @@ export class EtcdRegistry implements Adapter, Follower {
   readonly #maxKeys: number;
   readonly #client: HttpClient;
   readonly #gateway: EtcdGateway;
-  #first = 0;
+  readonly #members: Members;
   #known: Known | undefined;
 
   constructor(config: EtcdRegistryConfig, { softTtl, limits, allowAddresses, lookup }: EtcdRegistryOptions) {
@@ -69,6 +69,7 @@ export class EtcdRegistry implements Adapter, Follower {
     this.presenceDeadline = Math.min(LIVENESS_MS, this.interval);
     this.deadline = config.endpoints.length * LIST_MS + 1000;
     this.#endpoints = config.endpoints;
+    this.#members = new Members(config.endpoints);
     this.#prefix = `${config.prefix}/`;
     const policy = new AddressPolicy(allowAddresses, false);
     const layout = (config.layout === 'skydns' ? skydnsLayout : plainLayout)(policy, config.port);
@@ -82,21 +83,8 @@ export class EtcdRegistry implements Adapter, Follower {
     this.#client.close();
   }
 
-  async poll({ signal }: PollContext): Promise<Observation | Failure> {
-    const count = this.#endpoints.length;
-    const failures: (Failure | undefined)[] = this.#endpoints.map(() => undefined);
-    for (let turn = 0; turn < count && !signal.aborted; turn++) {
-      const index = (this.#first + turn) % count;
-      const result = await this.#list(this.#endpoints[index]!, signal);
-      if (!isFailure(result)) {
-        this.#first = index;
-        return result;
-      }
-      failures[index] = result;
-    }
-    // The next round begins elsewhere: a member may accept everything and answer nothing.
-    this.#first = (this.#first + 1) % count;
-    return this.#together(failures);
+  poll({ signal }: PollContext): Promise<Observation | Failure> {
+    return this.#members.ask(signal, (index) => this.#list(this.#endpoints[index]!, signal));
   }
 
   async follow(signal: AbortSignal, deliver: (delivery: Delivery) => void): Promise<string> {
@@ -174,17 +162,6 @@ export class EtcdRegistry implements Adapter, Follower {
   #tooMany(keys: number): string | undefined {
     if (keys <= this.#maxKeys) return undefined;
     return `${keys} keys, more than limits.maxEndpoints and limits.maxServices have room for (${this.#maxKeys})`;
-  }
-
-  /** The same failures give the same words, in whatever order the members were asked. */
-  #together(failures: readonly (Failure | undefined)[]): Failure {
-    const told = failures.flatMap((failure, index) => {
-      return failure === undefined ? [] : [{ ...failure, reason: `${this.#endpoints[index]}: ${failure.reason}` }];
-    });
-    const retryAfter = Math.min(...told.map((failure) => failure.retryAfter ?? 0));
-    const kind = told.some((failure) => failure.kind === 'unbelievable') ? 'unbelievable' : 'unreachable';
-    const reason = told.map((failure) => failure.reason).join('; ');
-    return retryAfter > 0 && Number.isFinite(retryAfter) ? { kind, reason, retryAfter } : { kind, reason };
   }
 }
 

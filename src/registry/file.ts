@@ -8,14 +8,15 @@ import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Cidr, FileRegistryConfig, LimitsConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
+import type { Adapter, Observation, PollContext } from './adapter.js';
 import { watchFolder } from './file-watch.js';
 import { registryIdentity } from './identity.js';
 import { mergeContents } from './merge.js';
 import { LATE, OneFlight } from './one-flight.js';
+import type { SourcePace } from './pace.js';
 import { factsOf } from './packed-listings.js';
 import type { TargetLabels } from './services-file.js';
 import { look, STILL_MS, systemReason } from './settled-file.js';
-import type { Adapter, Observation, PollContext } from './sync.js';
 import { DISK_DEADLINE_MS, type Fault, type FileClocks, frozen, unreadable, WatchedFile } from './watched-file.js';
 
 /** A file lives for ever (R7). */
@@ -38,9 +39,7 @@ export class FileRegistry implements Adapter {
   readonly identity: string;
   readonly interval: Ms;
   readonly deadline: Ms = 300_000;
-  readonly backoff;
-  readonly firstSpread: Ms = 0;
-  readonly recoverySpread: Ms = 0;
+  readonly pace: SourcePace;
   readonly #path: string;
   readonly #targets: TargetLabels | undefined;
   readonly #options: FileRegistryOptions;
@@ -57,7 +56,8 @@ export class FileRegistry implements Adapter {
   constructor(config: FileRegistryConfig, options: FileRegistryOptions) {
     this.identity = registryIdentity(config);
     this.interval = Math.min(5000, Math.max(100, options.softTtl / 2));
-    this.backoff = { base: Math.min(100, this.interval), cap: this.interval };
+    const backoff = { base: Math.min(100, this.interval), cap: this.interval };
+    this.pace = { backoff, firstSpread: 0, recoverySpread: 0 };
     this.#path = config.path;
     this.#targets = config.targets;
     this.#options = options;

@@ -4,9 +4,9 @@
  */
 import { matchesGlob } from '../config/service-settings.js';
 import type { FilterConfig } from '../config/types.js';
+import type { Adapter, Delivery, Failure, Follower, Observation } from './adapter.js';
 import type { OnDemand } from './look-up.js';
 import type { Listing, ReleaseMark } from './registry.js';
-import type { Adapter, Delivery, Failure, Follower, Observation } from './sync.js';
 
 export function filtered(adapter: Adapter, filter: FilterConfig): Adapter {
   const part = new Part(filter);
@@ -15,9 +15,7 @@ export function filtered(adapter: Adapter, filter: FilterConfig): Adapter {
     identity: adapter.identity,
     interval: adapter.interval,
     deadline: adapter.deadline,
-    backoff: adapter.backoff,
-    firstSpread: adapter.firstSpread,
-    recoverySpread: adapter.recoverySpread,
+    pace: adapter.pace,
     ...(adapter.lineage === undefined ? {} : { lineage: adapter.lineage }),
     poll: async (context) => part.of(await adapter.poll(context)),
     ...(follower === undefined ? {} : { follower: follow(follower, part) }),

@@ -1,9 +1,9 @@
 /** One watch from its beginning to its end: passes deliveries on, and asks whether it still lives (R2). */
 import type { Clock, Ms } from '../system/clock.js';
+import type { Delivery, Failure, Follower, Presence } from './adapter.js';
 import { ChangeBatch } from './change-batch.js';
 import { Liveness } from './liveness.js';
 import { LATE, OneFlight } from './one-flight.js';
-import type { Delivery, Failure, Follower, Presence } from './sync.js';
 import type { After } from './timers.js';
 
 export interface FollowingOptions {

@@ -5,9 +5,9 @@ import type { Readable } from 'node:stream';
 import type { Agent } from 'undici';
 import type { TlsConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
+import type { Failure } from './adapter.js';
 import { requestFailure } from './http-failure.js';
 import { readTls, type TlsMaterial } from './secret-files.js';
-import type { Failure } from './sync.js';
 
 export interface HttpRequest {
   readonly url: string;

@@ -1,6 +1,6 @@
 /** What goes wrong between here and a registry, in words that do not change from one try to the next. */
 import type { Ms } from '../system/clock.js';
-import type { Failure } from './sync.js';
+import type { Failure } from './adapter.js';
 
 const WORDS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',

@@ -2,13 +2,14 @@
 import type { LookupFunction } from 'node:net';
 import type { Cidr, HttpRegistryConfig, LimitsConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
+import type { Adapter, Failure, Observation, PollContext } from './adapter.js';
 import { HttpClient } from './http-client.js';
 import { statusFailure } from './http-failure.js';
 import { readTargets, type TargetsOptions } from './http-targets.js';
 import { registryIdentity, shownUrl } from './identity.js';
+import { SHARED_PACE } from './pace.js';
 import { AddressPolicy } from './rows.js';
 import { readSecret } from './secret-files.js';
-import type { Adapter, Failure, Observation, PollContext } from './sync.js';
 
 export interface HttpRegistryOptions {
   readonly limits: LimitsConfig;
@@ -25,9 +26,7 @@ export class HttpRegistry implements Adapter {
   readonly identity: string;
   readonly interval: Ms;
   readonly deadline: Ms;
-  readonly backoff = { base: 500, cap: 60_000 };
-  readonly firstSpread: Ms = 10_000;
-  readonly recoverySpread: Ms = 60_000;
+  readonly pace = SHARED_PACE;
   readonly #config: HttpRegistryConfig;
   readonly #limits: LimitsConfig;
   readonly #targets: TargetsOptions;

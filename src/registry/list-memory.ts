@@ -1,9 +1,9 @@
 /** Remembers the last list that was passed on, so that only what changed need follow. */
 import { createHash } from 'node:crypto';
 import type { LimitsConfig } from '../config/types.js';
+import type { Observation } from './adapter.js';
 import { factsOf, packedText } from './packed-listings.js';
 import type { Listing } from './registry.js';
-import type { Observation } from './sync.js';
 
 type List = Extract<Observation, { kind: 'list' }>;
 type Change = Extract<Observation, { kind: 'change' }>;

@@ -2,14 +2,15 @@
 import type { LookupFunction } from 'node:net';
 import type { Cidr, FilterConfig, LimitsConfig, RegistryConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
-import { ConsulRegistry, type ConsulRegistryOptions } from './consul.js';
+import type { Adapter } from './adapter.js';
+import { ConsulRegistry } from './consul.js';
 import { AskedConsul } from './consul-asked.js';
+import type { ConsulRegistryOptions } from './consul-source.js';
 import { DnsRegistry } from './dns.js';
 import { EtcdRegistry } from './etcd.js';
 import { FileRegistry } from './file.js';
 import { filtered, nameWithin } from './filter.js';
 import { HttpRegistry } from './http.js';
-import type { Adapter } from './sync.js';
 
 /** As far as `limits.maxBody` lets them come. */
 const UNCOUNTED = {

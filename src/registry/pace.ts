@@ -2,6 +2,23 @@
 import type { BootMs, Ms } from '../system/clock.js';
 import { type BackoffLimits, nextBackoff } from './backoff.js';
 
+/** How a source is spared (R3). */
+export interface SourcePace {
+  /** Waits after failures. */
+  readonly backoff: BackoffLimits;
+  /** After a restart with a snapshot the first poll is spread over so long; 0 for what is on this host. */
+  readonly firstSpread: Ms;
+  /** After a long outage polls are spread over so long; 0 for what is on this host. */
+  readonly recoverySpread: Ms;
+}
+
+/** Of what many hosts ask. */
+export const SHARED_PACE: SourcePace = {
+  backoff: { base: 500, cap: 60_000 },
+  firstSpread: 10_000,
+  recoverySpread: 60_000,
+};
+
 /** After an outage the reads of all hosts are spread over this part of its length, within bounds. */
 const SPREAD_SHARE = 1 / 5;
 
@@ -16,13 +33,10 @@ export class Pace {
   #since: BootMs | undefined;
   #previous: Ms | undefined;
 
-  /**
-   * @param spread the widest window over which reads are spread after an outage; 0: the limits alone count
-   * @param random in [0, 1)
-   */
-  constructor(limits: BackoffLimits, spread: Ms, random: () => number) {
-    this.#limits = limits;
-    this.#spread = spread;
+  /** @param random in [0, 1) */
+  constructor({ backoff, recoverySpread }: Omit<SourcePace, 'firstSpread'>, random: () => number) {
+    this.#limits = backoff;
+    this.#spread = recoverySpread;
     this.#random = random;
   }
 

@@ -2,8 +2,8 @@
 import { stat } from 'node:fs/promises';
 import type { TlsConfig } from '../config/types.js';
 import { readRegularLater } from '../system/regular-file.js';
+import type { Failure } from './adapter.js';
 import { systemReason } from './settled-file.js';
-import type { Failure } from './sync.js';
 
 /** Of a password or token in bytes; certificates may be bundles. */
 export const MAX_SECRET_BYTES = 64 * 1024;

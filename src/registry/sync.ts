@@ -1,96 +1,15 @@
 /** The loop that all adapters share: when to ask, how long to wait, what to pass on (R2, R3, R6, R7). */
 import type { LimitsConfig } from '../config/types.js';
 import type { Clock, Ms } from '../system/clock.js';
-import type { BackoffLimits } from './backoff.js';
+import type { Adapter, Delivery, Failure, Follower, Observation } from './adapter.js';
 import { Following } from './following.js';
 import { ListMemory } from './list-memory.js';
-import type { LookUp, OnDemand } from './look-up.js';
+import type { LookUp } from './look-up.js';
 import { LATE, OneFlight } from './one-flight.js';
 import { Pace } from './pace.js';
 import type { Report } from './registry.js';
 import { RevisionMemory } from './revision-memory.js';
 import { type After, after as realAfter } from './timers.js';
-
-type WithoutTime<T> = T extends unknown ? Omit<T, 'at'> : never;
-/** A report before the loop has put the time to it. */
-export type Observation = WithoutTime<Report>;
-
-/** Why a source gave nothing that can be used. */
-export interface Failure {
-  readonly kind: 'unreachable' | 'unbelievable';
-  readonly reason: string;
-  /** The source asked to be left alone so long. */
-  readonly retryAfter?: Ms;
-}
-
-/** What a poll is told. */
-export interface PollContext {
-  /** Aborted when the loop no longer waits. */
-  readonly signal: AbortSignal;
-  /** True when the caller has no list, or did not believe the last one: `confirmed` and `change` would tell it nothing. */
-  readonly fresh: boolean;
-}
-
-/**
- * A source of lists. An adapter asks once a `poll` and reports; the loop owns time: pauses, back-off, deadlines.
- * A poll may wait inside for news (a blocking query) as long as `deadline` allows for it.
- */
-export interface Adapter {
-  /** See `identity.ts`. */
-  readonly identity: string;
-  /**
-   * From one good poll to the next, or, with a `follower`, from one confirmation to the next liveness read. At most
-   * `softTtl / 2`, so that each confirms in time (R2).
-   */
-  readonly interval: Ms;
-  /** A poll that takes longer counts as `unreachable`. */
-  readonly deadline: Ms;
-  /** Waits after failures. */
-  readonly backoff: BackoffLimits;
-  /** After a restart with a snapshot the first poll is spread over so long (R3); 0 for what is on this host. */
-  readonly firstSpread: Ms;
-  /** After a long outage polls are spread over so long (R3); 0 for what is on this host. */
-  readonly recoverySpread: Ms;
-  /** R7: an index that went back, and stays back, is another lineage of the data, and so another epoch. */
-  readonly lineage?: boolean;
-  /** Expected failures are observations. A rejection is taken as `unreachable`. */
-  poll(context: PollContext): Promise<Observation | Failure>;
-  /** Of a source that tells of changes by itself. Without it the source is polled. */
-  readonly follower?: Follower;
-  /** R3: the names of services that are asked, the most asked first, as often as they are others. */
-  mostAsked?(names: readonly string[]): void;
-  /** R33: of a source whose lists are of what was asked for. */
-  readonly onDemand?: OnDemand;
-  /** Called once: `wake` asks for a poll before its time, `failed` tells why there is no such help. */
-  watch?(wake: () => void, failed: (reason: string) => void): void;
-  /** Ends the watch. Polls may still be under way. */
-  close(): void;
-}
-
-export type Delivery = Extract<Observation, { kind: 'change' | 'confirmed' }>;
-
-/** What a liveness read found (R2), over the address and with the credentials of the watch. */
-export type Presence =
-  /** All that the source has was delivered. */
-  | { readonly kind: 'same' }
-  /** The source has more than was delivered so far. */
-  | { readonly kind: 'behind' }
-  /** It cannot be told yet: what is read in turn was not read lately enough. */
-  | { readonly kind: 'later' }
-  /** The source is not what the watch began with: it has to be read anew. */
-  | { readonly kind: 'lost' }
-  | Failure;
-
-/** The watching half of an adapter. It goes on from the last good poll; whenever it ends, the source is polled anew. */
-export interface Follower {
-  /** Resolves when the watch has ended, with the reason; after `signal` at once. */
-  follow(signal: AbortSignal, deliver: (delivery: Delivery) => void): Promise<string>;
-  /** A read without an answer after `presenceDeadline` counts as `unreachable`. */
-  present(signal: AbortSignal): Promise<Presence>;
-  readonly presenceDeadline: Ms;
-  /** There are several watches: what one of them delivers says nothing of the others, and confirms nothing (R2). */
-  readonly severalWatches?: boolean;
-}
 
 export interface SyncLoopOptions {
   readonly clock: Clock;
@@ -140,13 +59,13 @@ export class SyncLoop {
     this.#options = options;
     this.#after = options.after ?? realAfter;
     this.#flight = new OneFlight(this.#after);
-    this.#pace = new Pace(adapter.backoff, adapter.recoverySpread, options.random);
+    this.#pace = new Pace(adapter.pace, options.random);
   }
 
   /** @param restored true when the zone already answers from a snapshot: the first poll may wait (R3) */
   start(restored: boolean): void {
     this.adapter.watch?.(() => this.wake(), this.#options.watchFailed);
-    void this.#run(restored ? this.#options.random() * this.adapter.firstSpread : 0);
+    void this.#run(restored ? this.#options.random() * this.adapter.pace.firstSpread : 0);
   }
 
   /** Polls now, or once more after the poll that is under way. */
@@ -158,7 +77,7 @@ export class SyncLoop {
   /** R30: the next good report is a whole list again. */
   relist(): void {
     this.#memory.forget();
-    this.#relisting = this.adapter.firstSpread > 0;
+    this.#relisting = this.adapter.pace.firstSpread > 0;
     this.#following?.stop();
     this.wake();
   }
@@ -209,7 +128,7 @@ export class SyncLoop {
       if (this.#relisting) {
         this.#relisting = false;
         this.#woken = false;
-        await this.#pause(this.#options.random() * this.adapter.firstSpread * RELIST_SHARE);
+        await this.#pause(this.#options.random() * this.adapter.pace.firstSpread * RELIST_SHARE);
       }
       if (this.#stopped) return;
       this.#woken = false;
@@ -228,7 +147,7 @@ export class SyncLoop {
     await this.#emit(observation);
     if (adapter.follower !== undefined) return this.#stopped || this.#woken ? 0 : this.#follow(adapter.follower);
     this.#pace.succeeded();
-    const jitter = adapter.firstSpread > 0 ? this.#options.random() * POLL_JITTER : 0;
+    const jitter = adapter.pace.firstSpread > 0 ? this.#options.random() * POLL_JITTER : 0;
     return adapter.interval * (1 - jitter);
   }
 

@@ -1,8 +1,8 @@
 /** The file with a shared key of transfers, as `tsig-keygen` writes it, or in one line as `dig -y` takes it. */
 import { nameToWire } from '../dns/names.js';
+import type { Failure } from './adapter.js';
 import { TSIG_ALGORITHMS, type TsigKey } from './dns-tsig.js';
 import { MAX_SECRET_BYTES, readSmall, unusable } from './secret-files.js';
-import type { Failure } from './sync.js';
 
 /** Reads it anew. A reason names the file and never what is in it. */
 export async function readTsigKey(path: string): Promise<TsigKey | Failure> {
