@@ -28,6 +28,7 @@ const LONGEST = [
   'integration/registries-etcd',
   'integration/prober-host',
   'integration/prober-network',
+  'integration/registry-network',
   'integration/drill',
   'integration/package',
   'integration/dns-masters',
