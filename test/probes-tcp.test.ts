@@ -101,6 +101,11 @@ for (const way of WAYS) {
       t.same(await probeTcp(target({ port }), never), { kind: 'pass' });
       await until(() => ends.length > 0);
       t.same(ends, ['ECONNRESET']);
+      for (let i = 0; i < 3; i++) {
+        t.same(await probeTcp(target({ port }), never), { kind: 'pass' });
+        await until(() => ends.length > 1 + i);
+      }
+      t.same(ends, Array(4).fill('ECONNRESET'), 'each is another one');
       t.same(await probeTcp(target({ port: await closedPort() }), never), {
         kind: 'failure',
         failure: 'refused',
@@ -386,6 +391,7 @@ t.test('native TCP probes', { skip: NOT_NATIVE }, async (t) => {
       outcomes.map((outcome) => (outcome.kind === 'failure' ? outcome.failure : outcome.kind)),
       Array.from({ length: 600 }, (_, i) => ['pass', 'refused', 'timeout'][i % 3]),
     );
+    native.close();
     await until(() => openSockets() <= before);
   });
 });

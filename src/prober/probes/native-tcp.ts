@@ -11,10 +11,10 @@ import { isGivenOut, MET_ITSELF } from './connection.js';
 import { loadNativeCalls, type NativeCalls, NativeSockets, UNDER_WAY } from './native-sockets.js';
 import { probeTcp } from './tcp.js';
 
-/** Connections are looked at so often while one is young; most are there at once, or on a LAN within that. */
-const LOOK_MS: Ms = 1;
+/** So long a connection is young: it is looked at so often. Most are there at once, or on a LAN at the second look. */
 const YOUNG_MS: Ms = 20;
-/** And so often otherwise; deadlines are, always. */
+const LOOK_MS: Ms = 1;
+/** Older ones, and deadlines, are looked at so often. */
 const SLOW_LOOK_MS: Ms = 10;
 const MAX_ID = 0x7fffffff;
 
@@ -23,6 +23,7 @@ interface Attempt {
   readonly signal: AbortSignal;
   readonly resolve: (outcome: Outcome) => void;
   readonly connections: Connection[];
+  readonly youngUntil: Ms;
   /** When a second connection is due, and once there is one, when it is too late. */
   due: Ms;
 }
@@ -38,13 +39,12 @@ export class NativeTcp {
   readonly #onFailure: (reason: string) => void;
   #sockets: NativeSockets | undefined;
   #lastId = 0;
-  /** Begun, and not looked at yet. */
-  #fresh: Connection[] = [];
+  #young: Connection[] = [];
+  /** A look in this turn of the event loop, at those begun in it. */
   #glance: NodeJS.Immediate | undefined;
-  /** Those that were not there at once, by their id. */
+  /** Those that are not young any more, by their id. */
   readonly #watched = new Map<number, Connection>();
   #timer: NodeJS.Timeout | undefined;
-  #youngUntil: Ms = 0;
   #sweepAt: Ms = 0;
 
   /** @param onFailure is told, once, why probes go over node:net from now on, if they do */
@@ -60,10 +60,13 @@ export class NativeTcp {
     const sockets = this.#sockets;
     if (sockets === undefined || signal.aborted || !isPlain(target)) return probeTcp(target, signal);
     return new Promise((resolve) => {
-      const due = performance.now() + target.timeout / 2;
-      const connection = this.#open(sockets, { target, signal, resolve, connections: [], due });
+      const now = performance.now();
+      const half = target.timeout / 2;
+      const youngUntil = now + Math.min(YOUNG_MS, half);
+      const attempt = { target, signal, resolve, connections: [], youngUntil, due: now + half };
+      const connection = this.#open(sockets, attempt);
       if (connection === undefined) return;
-      this.#fresh.push(connection);
+      this.#young.push(connection);
       this.#glance ??= setImmediate(() => this.#guarded(() => this.#look(sockets)));
     });
   };
@@ -93,41 +96,56 @@ export class NativeTcp {
     clearImmediate(this.#glance);
     clearTimeout(this.#timer);
     this.#glance = undefined;
-    const fresh = this.#fresh;
-    const fds = fresh.map(({ fd }) => fd);
-    if (fds.length > 0) sockets.look(fds, (place, state) => this.#judge(sockets, fresh[place]!, state));
-    this.#fresh = [];
-    if (this.#watched.size === 0) return;
-    sockets.news((id, bits) => {
-      const connection = this.#watched.get(id);
-      if (connection !== undefined) this.#judge(sockets, connection, sockets.stateOf(connection.fd, bits));
-    });
+    this.#lookAtYoung(sockets);
+    if (this.#watched.size > 0) {
+      sockets.news((id, bits) => {
+        const connection = this.#watched.get(id);
+        if (connection !== undefined) this.#judge(sockets, connection, sockets.stateOf(connection.fd, bits));
+      });
+      this.#sweep(sockets, performance.now());
+    }
+    if (this.#young.length + this.#watched.size === 0) return;
+    const wait = this.#young.length > 0 ? LOOK_MS : SLOW_LOOK_MS;
+    this.#timer = setTimeout(() => this.#guarded(() => this.#look(sockets)), wait);
+  }
+
+  #lookAtYoung(sockets: NativeSockets): void {
+    const young = this.#young;
+    if (young.length === 0) return;
     const now = performance.now();
-    if (now >= this.#sweepAt) this.#sweep(sockets, now);
-    if (this.#watched.size === 0) return;
-    this.#timer = setTimeout(
-      () => this.#guarded(() => this.#look(sockets)),
-      now < this.#youngUntil ? LOOK_MS : SLOW_LOOK_MS,
-    );
+    const left: Connection[] = [];
+    const fds = young.map(({ fd }) => fd);
+    sockets.look(fds, (place, state) => {
+      const connection = young[place]!;
+      if (state !== UNDER_WAY) this.#judge(sockets, connection, state);
+      else if (now < connection.attempt.youngUntil) left.push(connection);
+      else this.#watch(sockets, connection);
+    });
+    this.#young = left;
   }
 
   #judge(sockets: NativeSockets, connection: Connection, state: number): void {
-    const { fd, attempt } = connection;
-    const { address, port } = attempt.target;
-    if (state === UNDER_WAY) this.#watch(sockets, connection);
-    else if (state !== 0) this.#settle(sockets, attempt, fault(state, address));
+    const { fd, id, attempt } = connection;
+    const { address, port, source } = attempt.target;
+    if (state === UNDER_WAY) return;
+    if (state !== 0) this.#settle(sockets, attempt, fault(state, address));
     else if (isGivenOut(port) && sockets.metItself(fd, address, port)) this.#settle(sockets, attempt, MET_ITSELF);
-    else this.#settle(sockets, attempt, PASS);
+    else {
+      if (!this.#watched.has(id)) {
+        attempt.connections.pop();
+        sockets.reset(fd, address, source);
+      }
+      this.#settle(sockets, attempt, PASS);
+    }
   }
 
   #watch(sockets: NativeSockets, connection: Connection): void {
-    if (this.#watched.has(connection.id)) return;
     sockets.watch(connection.fd, connection.id);
     this.#watched.set(connection.id, connection);
-    this.#youngUntil = performance.now() + YOUNG_MS;
   }
 
   #sweep(sockets: NativeSockets, now: Ms): void {
+    if (now < this.#sweepAt) return;
     this.#sweepAt = now + SLOW_LOOK_MS;
     for (const { attempt } of this.#watched.values()) {
       if (attempt.signal.aborted) this.#settle(sockets, attempt, STOPPED);
@@ -164,8 +182,8 @@ export class NativeTcp {
     this.#sockets = undefined;
     clearImmediate(this.#glance);
     clearTimeout(this.#timer);
-    for (const { attempt } of [...this.#fresh, ...this.#watched.values()]) this.#settle(sockets, attempt, outcome);
-    this.#fresh = [];
+    for (const { attempt } of [...this.#young, ...this.#watched.values()]) this.#settle(sockets, attempt, outcome);
+    this.#young = [];
     sockets.end();
   }
 }
