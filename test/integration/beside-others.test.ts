@@ -63,8 +63,10 @@ async function ask(port: number, message: Buffer, tcp: boolean): Promise<WireMes
   return readMessage((await askUdp({ address: '127.0.0.1', port }, message, 10_000))!.bytes);
 }
 
-/** All types at once: servers that write a reply in two parts have each of them wait for its turn (Nagle). */
-const allTypes = (ask: (type: number) => Promise<void>) => Promise.all(TYPES.map(ask));
+/** A few types at once: no more connections than Knot DNS lets wait (10), which are twice as many with ours. */
+async function allTypes(ask: (type: number) => Promise<void>): Promise<void> {
+  for (let i = 0; i < TYPES.length; i += 4) await Promise.all(TYPES.slice(i, i + 4).map(ask));
+}
 
 /** holdfast in front of a server of this host. */
 async function before(t: Test, port: number): Promise<Protocol> {

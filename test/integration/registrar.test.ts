@@ -449,7 +449,7 @@ async function consulStories(t: Test): Promise<void> {
         proxy.requests.slice(before).some((path) => path.endsWith('agent/service/register')),
       );
     }
-    t.equal(running.state, 'registered');
+    await until('registered all the same', () => running.state === 'registered');
     await proxy.break({ kind: 'refuse' });
     t.equal((await running.stop()).length, 1);
     await until(
