@@ -14,6 +14,7 @@ import { load, SERVER_CORE } from './lib/system.mjs';
 import { atWorkbench, say } from './lib/workbench.mjs';
 
 const GIB = 2 ** 30;
+const MOST_BLOCKED_MS = 50;
 const EACH = 10;
 const STARTS = 3;
 const SETTLE_LIMIT_MS = 120_000;
@@ -59,7 +60,7 @@ async function zones(bench) {
       await program.stop();
     }
     say(
-      `${count(endpoints)} endpoints: first answer after ${ms(median(starts))} ms, ${mib(settled.now)} MiB, at most ${mib(settled.peak)}`,
+      `${count(endpoints)} endpoints: first answer after ${ms(median(starts))} ms, ${mib(settled.now)} MiB, at most ${mib(settled.peak)}, blocked for ${ms(snapshot.blockedMs)} ms`,
     );
     rows.push([
       count(endpoints),
@@ -68,8 +69,14 @@ async function zones(bench) {
       mib(atAnswer.now),
       mib(settled.now),
       mib(Math.max(settled.peak, snapshot.memory.peak)),
+      ms(snapshot.blockedMs),
     ]);
-    largest = { endpoints, bytes: settled.now };
+    largest = {
+      endpoints,
+      bytes: settled.now,
+      peak: Math.max(settled.peak, snapshot.memory.peak),
+      blockedMs: snapshot.blockedMs,
+    };
   }
   return [
     `### Memory and start, services of ${EACH} endpoints`,
@@ -82,11 +89,16 @@ async function zones(bench) {
         'MiB then',
         'MiB at rest, list read',
         'MiB at most',
+        'control thread blocked at most in the first list, ms',
       ],
       rows,
     ),
     '',
     goal(`${count(largest.endpoints)} endpoints, MiB at rest`, largest.bytes, GIB, mib),
+    goal(`${count(largest.endpoints)} endpoints, MiB at most`, largest.peak, GIB, mib),
+    ...(Number.isNaN(largest.blockedMs)
+      ? []
+      : [goal(`${count(largest.endpoints)} endpoints, longest block, ms`, largest.blockedMs, MOST_BLOCKED_MS, ms)]),
   ];
 }
 

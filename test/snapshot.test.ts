@@ -18,15 +18,20 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
+import type { Blocks } from '../src/catalog/block-file.js';
 import { isTrusted, loadSnapshot } from '../src/catalog/snapshot.js';
 import { SnapshotBody, type SnapshotLines } from '../src/catalog/snapshot-body.js';
 import { type DecodedSnapshot, decodeSnapshot, encodeSnapshot, snapshotPaths } from '../src/catalog/snapshot-format.js';
 import { type SnapshotDelta, SnapshotWriter, type SnapshotWriterOptions } from '../src/catalog/snapshot-writer.js';
+import { Resolver } from '../src/resolver/resolver.js';
+import { Snapshots } from '../src/resolver/snapshots.js';
 import { SyncLink } from '../src/resolver/sync-link.js';
+import { Unsaved } from '../src/resolver/unsaved.js';
 import { removeTemporaries, replaceFile } from '../src/system/atomic-file.js';
 import { BootClock, type ClockReadings, ClockWatch } from '../src/system/boot-clock.js';
 import { makeFolder, makeFolderAsync } from '../src/system/folder.js';
 import { machineId } from '../src/system/machine.js';
+import { read } from './config-fixture.js';
 
 const ZONE = 'svc.internal';
 const WALL = 1_900_000_000_000;
@@ -51,7 +56,14 @@ function load(folder: string, nowWall = WALL + 1000) {
   const { snapshot, problems } = loadSnapshot(folder, ZONE, EXPECT, nowWall);
   if (snapshot === undefined) return { problems };
   const { meta, services } = snapshot.data;
-  return { snapshot: { ...snapshot, data: { meta, services: [...services] } }, problems };
+  const all = [...services];
+  snapshot.close();
+  const { wall, age, registryMatches, generation } = snapshot;
+  return { snapshot: { wall, age, registryMatches, generation, data: { meta, services: all } }, problems };
+}
+
+function inMemory(file: Buffer): Blocks {
+  return { length: file.length, from: (at) => (at < file.length ? [file.subarray(at)] : []), close: () => undefined };
 }
 
 /** A folder with two generations: service a with value 1 in the older, 2 in the newer. */
@@ -331,7 +343,7 @@ t.test('every flip of a byte and every cut is noticed', async (t) => {
   ]);
   const about = { machine: 'm1', zone: ZONE, registry: 'file:/r', wall: WALL };
   const file = Buffer.concat([...encodeSnapshot(about, '{"m":true}', services)]);
-  const decoded = decodeSnapshot(file) as DecodedSnapshot;
+  const decoded = decodeSnapshot(inMemory(file)) as DecodedSnapshot;
   t.match(
     { ...decoded, services: [...decoded.services] },
     {
@@ -348,12 +360,12 @@ t.test('every flip of a byte and every cut is noticed', async (t) => {
     for (const bit of [0x01, 0x20, 0x80]) {
       const flipped = Buffer.from(file);
       flipped[at]! ^= bit;
-      if (typeof decodeSnapshot(flipped) !== 'string') unnoticed.push(`byte ${at} bit ${bit}`);
+      if (typeof decodeSnapshot(inMemory(flipped)) !== 'string') unnoticed.push(`byte ${at} bit ${bit}`);
     }
-    if (typeof decodeSnapshot(file.subarray(0, at)) !== 'string') unnoticed.push(`cut at ${at}`);
+    if (typeof decodeSnapshot(inMemory(file.subarray(0, at))) !== 'string') unnoticed.push(`cut at ${at}`);
   }
   t.same(unnoticed, []);
-  t.type(decodeSnapshot(Buffer.concat([file, file])), 'string', 'written twice');
+  t.type(decodeSnapshot(inMemory(Buffer.concat([file, file]))), 'string', 'written twice');
 });
 
 t.test('both generations bad: no snapshot, two lines, and no more than three files are kept aside', async (t) => {
@@ -515,6 +527,70 @@ t.test('a hundred thousand endpoints are written and loaded', async (t) => {
   t.same(problems, []);
   t.equal(snapshot?.data.services.length, 10_000);
   t.same(snapshot?.data.services[9999], ['service-9999', { rows }]);
+});
+
+t.test('a service of several megabytes is loaded, whatever blocks its line lies in', async (t) => {
+  const folder = join(t.testdir({}), 's');
+  const long = 'ü€'.repeat(600_000);
+  const made = writer(folder);
+  const put = ['a', 'b', 'c'].map((name) => [name, JSON.stringify({ long, name })] as const);
+  made.take(delta({ full: true, meta: JSON.stringify({ long }), put }));
+  t.equal(await made.flush(30_000), true);
+  made.stop();
+  const { snapshot } = load(folder);
+  const expected = ['a', 'b', 'c'].map((name) => [name, { long, name }]);
+  t.ok(JSON.stringify(snapshot?.data) === JSON.stringify({ meta: { long }, services: expected }));
+});
+
+t.test('of a snapshot that cannot be read to its end nothing is used, and a line says so', async (t) => {
+  const dir = t.testdir({});
+  const config = read(`version: 1
+zones:
+  - { name: ${ZONE}, registry: { type: file, path: /services.yaml } }
+`);
+  const made = writer(join(dir, 'snapshots'));
+  const row = { id: 'a', address: '10.0.0.1', port: 80, protocol: 'tcp', priority: 0, weight: 1, state: 'passing' };
+  const put = Array.from(
+    { length: 20_000 },
+    (_, i) => [`s${i}`, JSON.stringify({ name: `s${i}`, rows: [row] })] as const,
+  );
+  made.take(
+    delta({ full: true, registry: 'file:/other', meta: '{"heard":0,"releases":[],"serial":1,"kept":[]}', put }),
+  );
+  t.equal(await made.flush(30_000), true);
+  made.stop();
+  const said: unknown[] = [];
+  const log = (_level: string, event: string, fields: unknown): void => void said.push([event, fields]);
+  const now = { boot: 1e6, wall: WALL + 1000 };
+  const resolver = new Resolver(config, { log, targets: () => undefined, probeNow: () => undefined }, now);
+  const snapshots = new Snapshots(resolver, 'm1', log);
+  t.same(snapshots.load(dir, config.zones, now), [], 'of another registry: it waits for the first sync');
+  truncateSync(snapshotPaths(join(dir, 'snapshots'), ZONE).current, 1_100_000);
+  snapshots.firstSyncFailed(ZONE, now);
+  t.equal(resolver.zone(ZONE)?.source, 'none');
+  t.equal(resolver.services().length, 0);
+  t.match(said, [['snapshot-problem', { zone: ZONE, problem: /cut short while it was read; it is not used$/ }]]);
+});
+
+t.test('a whole snapshot comes in parts, each service in one of them, and what changes meanwhile too', (t) => {
+  const unsaved = new Unsaved();
+  const take = (count: number): string[] => {
+    const taken: string[] = [];
+    for (const name of unsaved.take()) if (taken.push(name) >= count) break;
+    return taken;
+  };
+  unsaved.add('b');
+  unsaved.addAll(['a', 'c', 'd']);
+  t.same(take(2), ['b', 'a']);
+  unsaved.add('a');
+  t.same(take(2), ['a', 'c']);
+  t.equal(unsaved.some, true);
+  t.same(take(9), ['d']);
+  t.equal(unsaved.some, false);
+  unsaved.addAll(['a']);
+  unsaved.clear();
+  t.same([unsaved.some, take(9)], [false, []]);
+  t.end();
 });
 
 t.test('the sync worker writes snapshots and flushes them at the end', async (t) => {

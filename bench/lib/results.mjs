@@ -8,6 +8,7 @@ const ORDER = [
   'answers',
   'forward',
   'stall',
+  'respawn',
   'soak',
   'scale',
   'start',

@@ -105,9 +105,11 @@ export class Catalog {
     }
     if (report.kind === 'list') {
       for (const service of this.services.values()) {
-        if (!service.listed || listed.has(service.name)) continue;
-        this.#leaves(service, how, touched);
-        yield service.rows.size + 1;
+        if (service.listed && !listed.has(service.name)) {
+          this.#leaves(service, how, touched);
+          yield service.rows.size;
+        }
+        yield 1;
       }
     } else {
       for (const name of report.gone) {

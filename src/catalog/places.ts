@@ -3,36 +3,41 @@ import type { Row } from '../registry/registry.js';
 
 export type Place = Pick<Row, 'address' | 'port' | 'protocol'>;
 
+const MAPS = 64;
+
 /**
  * Nearly all places have one holder, and a large zone has very many places: they are found by a number, which takes no
  * memory of its own, and told apart by the rows themselves. Some, as the one entrance of many services, have thousands.
  */
 export class Places<Holder extends { readonly row: Place }> {
-  readonly #at = new Map<number, Holder | Set<Holder>>();
+  /** In many maps: when one grows, all that is in it is put anew, which takes long with a million. */
+  readonly #at: readonly Map<number, Holder | Set<Holder>>[] = Array.from({ length: MAPS }, () => new Map());
   /** Numbers of places. */
   readonly #contested = new Set<number>();
 
   add(holder: Holder): void {
     const number = numberOf(holder.row);
-    const known = this.#at.get(number);
+    const map = this.#mapOf(number);
+    const known = map.get(number);
     if (known === undefined) {
-      this.#at.set(number, holder);
+      map.set(number, holder);
       return;
     }
     if (known instanceof Set) known.add(holder);
-    else this.#at.set(number, new Set([known, holder]));
+    else map.set(number, new Set([known, holder]));
     this.#contested.add(number);
   }
 
   remove(holder: Holder): void {
     const number = numberOf(holder.row);
-    const known = this.#at.get(number);
+    const map = this.#mapOf(number);
+    const known = map.get(number);
     if (!(known instanceof Set)) {
-      if (known === holder) this.#at.delete(number);
+      if (known === holder) map.delete(number);
       return;
     }
     known.delete(holder);
-    if (known.size === 1) for (const left of known) this.#at.set(number, left);
+    if (known.size === 1) for (const left of known) map.set(number, left);
     this.#contested.add(number);
   }
 
@@ -55,15 +60,20 @@ export class Places<Holder extends { readonly row: Place }> {
 
   /** Whether one of those at the place is so. */
   some(place: Place, test: (holder: Holder) => boolean): boolean {
-    const known = this.#at.get(numberOf(place));
+    const number = numberOf(place);
+    const known = this.#mapOf(number).get(number);
     if (known === undefined) return false;
     if (!(known instanceof Set)) return test(known) && isSame(known.row, place);
     for (const holder of known) if (test(holder) && isSame(holder.row, place)) return true;
     return false;
   }
 
+  #mapOf(number: number): Map<number, Holder | Set<Holder>> {
+    return this.#at[number & (MAPS - 1)]!;
+  }
+
   #holders(number: number): readonly Holder[] {
-    const known = this.#at.get(number);
+    const known = this.#mapOf(number).get(number);
     if (known === undefined) return [];
     return known instanceof Set ? [...known] : [known];
   }

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { WallMs } from '../system/clock.js';
+import { type Blocks, linesOf } from './block-file.js';
 import type { SnapshotLines } from './snapshot-body.js';
 
 export interface SnapshotHeader {
@@ -52,7 +53,7 @@ export function encodeSnapshot(
   })();
 }
 
-/** Lines of services. They are parsed when they are walked over: all at once would take much memory. */
+/** Lines of services. They are read and parsed when they are walked over: all at once would take much memory. */
 export type SavedServices = Iterable<[name: string, data: unknown]> & { readonly length: number };
 
 export interface DecodedSnapshot {
@@ -61,44 +62,50 @@ export interface DecodedSnapshot {
   readonly services: SavedServices;
 }
 
-/** What a whole file holds, or what is damaged about it in a few words. */
-export function decodeSnapshot(file: Buffer): DecodedSnapshot | string {
-  const end = file.indexOf(0x0a);
-  if (end === -1) return file.length === 0 ? 'empty' : 'its header is damaged';
-  const header = parse(file.toString('utf8', 0, end)) as SnapshotHeader | undefined;
-  if (header === undefined || header?.format !== 'holdfast-snapshot') return 'its header is damaged';
+/** What a whole file holds, or what is damaged about it in a few words. Throws when it cannot be read. */
+export function decodeSnapshot(file: Blocks): DecodedSnapshot | string {
+  if (file.length === 0) return 'empty';
+  const first = firstLine(file.from(0));
+  const header = first && (parse(first.toString()) as SnapshotHeader | undefined);
+  if (first === undefined || header?.format !== 'holdfast-snapshot') return 'its header is damaged';
   if (header.version !== 1) return `it has format version ${String(header.version)}, this program reads 1`;
-  const body = file.subarray(end + 1);
-  if (body.length !== header.bytes) return `it has ${body.length} bytes where ${String(header.bytes)} were written`;
+  const start = first.length + 1;
+  const bytes = file.length - start;
+  if (bytes !== header.bytes) return `it has ${bytes} bytes where ${String(header.bytes)} were written`;
   const { sha256, ...rest } = header;
-  if (checksum(rest, [body]) !== sha256) return 'its checksum is wrong';
-  const { value: meta, done } = linesOf(body).next();
-  if (done || meta === undefined) return 'its content is damaged';
-  return { header, meta, services: new Lines(header.services, body) };
+  if (checksum(rest, file.from(start)) !== sha256) return 'its checksum is wrong';
+  const { value: line, done } = linesOf(file.from(start)).next();
+  const meta = done ? undefined : parse(line as string);
+  if (meta === undefined) return 'its content is damaged';
+  return { header, meta, services: new Lines(header.services, file, start) };
+}
+
+/** A header is in the first block, or it is none. */
+function firstLine(blocks: Iterable<Buffer>): Buffer | undefined {
+  for (const block of blocks) {
+    const end = block.indexOf(0x0a);
+    return end === -1 ? undefined : block.subarray(0, end);
+  }
+  return undefined;
 }
 
 class Lines implements SavedServices {
   readonly length: number;
-  readonly #body: Buffer;
+  readonly #file: Blocks;
+  readonly #start: number;
 
-  constructor(length: number, body: Buffer) {
+  constructor(length: number, file: Blocks, start: number) {
     this.length = length;
-    this.#body = body;
+    this.#file = file;
+    this.#start = start;
   }
 
   *[Symbol.iterator](): Iterator<[string, unknown]> {
-    const lines = linesOf(this.#body);
-    lines.next();
-    yield* lines as Iterable<[string, unknown]>;
-  }
-}
-
-function* linesOf(body: Buffer): Generator<unknown> {
-  for (let from = 0; from < body.length; ) {
-    const to = body.indexOf(0x0a, from);
-    if (to === -1) return;
-    yield parse(body.toString('utf8', from, to));
-    from = to + 1;
+    let isMeta = true;
+    for (const line of linesOf(this.#file.from(this.#start))) {
+      if (!isMeta) yield parse(line) as [string, unknown];
+      isMeta = false;
+    }
   }
 }
 

@@ -7,7 +7,6 @@ import {
   lstatSync,
   openSync,
   readdirSync,
-  readSync,
   renameSync,
   type Stats,
   unlinkSync,
@@ -15,6 +14,7 @@ import {
 import { basename, dirname, join } from 'node:path';
 import type { Ms, WallMs } from '../system/clock.js';
 import { makeFolder } from '../system/folder.js';
+import { BlockFile } from './block-file.js';
 import { type DecodedSnapshot, decodeSnapshot, type SavedServices, snapshotPaths } from './snapshot-format.js';
 
 /** Of the snapshots that were set aside, so many are kept a zone. */
@@ -29,7 +29,10 @@ export interface SnapshotExpectation {
 }
 
 export interface LoadedSnapshot {
+  /** Services are read from the file as they are walked over, which throws when they cannot be. */
   readonly data: { readonly meta: unknown; readonly services: SavedServices };
+  /** Closes the file: to be called when the services are not needed any more. */
+  readonly close: () => void;
   /** When it was last in force. */
   readonly wall: WallMs;
   /** By the wall clock; 0 for one from the future. */
@@ -60,13 +63,14 @@ export function loadSnapshot(folder: string, zone: string, expect: SnapshotExpec
       problems.push(`snapshot ${path}: ${result}; ${setAside(path, nowWall)}`);
       continue;
     }
-    const { header, meta, services } = result;
+    const { header, meta, services, close } = result;
     if (header.wall > nowWall) {
       const ahead = Math.ceil((header.wall - nowWall) / 1000);
       problems.push(`snapshot ${path}: ${ahead} s from the future by this machine's clock; taken as new`);
     }
     const snapshot: LoadedSnapshot = {
       data: { meta, services },
+      close,
       wall: header.wall,
       age: Math.max(0, nowWall - header.wall),
       registryMatches: header.registry === expect.registry,
@@ -78,8 +82,11 @@ export function loadSnapshot(folder: string, zone: string, expect: SnapshotExpec
 }
 
 /** R29: to be used at once, and replaced under the guard. Others serve only until the first believable list. */
-export function isTrusted(snapshot: LoadedSnapshot, snapshotTrust: Ms): boolean {
-  return snapshot.registryMatches && snapshot.age < snapshotTrust;
+export function isTrusted(
+  { registryMatches, age }: Pick<LoadedSnapshot, 'registryMatches' | 'age'>,
+  snapshotTrust: Ms,
+): boolean {
+  return registryMatches && age < snapshotTrust;
 }
 
 /** Makes the folder, for this user alone. False when there is no using it. */
@@ -107,10 +114,28 @@ function close(folder: string, stats: Stats, problems: string[]): void {
   }
 }
 
+interface OpenSnapshot extends DecodedSnapshot {
+  readonly close: () => void;
+}
+
 /** The snapshot at `path`, undefined when there is none, or what is wrong with it. */
-function readSnapshot(path: string, zone: string, expect: SnapshotExpectation): DecodedSnapshot | string | undefined {
-  const file = readOwnFile(path);
-  if (file === undefined || typeof file === 'string') return file;
+function readSnapshot(path: string, zone: string, expect: SnapshotExpectation): OpenSnapshot | string | undefined {
+  let file: BlockFile | string | undefined;
+  let result: DecodedSnapshot | string | undefined;
+  try {
+    file = openOwnFile(path);
+    result = typeof file === 'object' ? decodeExpected(file, zone, expect) : file;
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    result = code === 'ENOENT' ? undefined : message;
+  }
+  if (typeof file !== 'object') return result as string | undefined;
+  if (typeof result === 'object') return { ...result, close: () => file.close() };
+  file.close();
+  return result;
+}
+
+function decodeExpected(file: BlockFile, zone: string, expect: SnapshotExpectation): DecodedSnapshot | string {
   const decoded = decodeSnapshot(file);
   if (typeof decoded === 'string') return decoded;
   const { header } = decoded;
@@ -119,28 +144,20 @@ function readSnapshot(path: string, zone: string, expect: SnapshotExpectation): 
   return decoded;
 }
 
-function readOwnFile(path: string): Buffer | string | undefined {
-  let descriptor: number | undefined;
-  try {
-    descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
-    const stats = fstatSync(descriptor);
-    if (!stats.isFile()) return 'not a regular file';
-    if (!isOurs(stats)) return `it belongs to user ${stats.uid}, not to this one`;
-    if ((stats.mode & 0o022) !== 0) return 'others may write to it';
-    const file = Buffer.allocUnsafe(stats.size);
-    let length = 0;
-    while (length < file.length) {
-      const read = readSync(descriptor, file, length, file.length - length, length);
-      if (read === 0) break;
-      length += read;
-    }
-    return file.subarray(0, length);
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    return code === 'ENOENT' ? undefined : message;
-  } finally {
-    if (descriptor !== undefined) closeSync(descriptor);
-  }
+/** What is wrong with it, or the file, which the caller closes. Throws when it cannot be opened. */
+function openOwnFile(path: string): BlockFile | string {
+  const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
+  const stats = fstatSync(descriptor);
+  const fault = faultOf(stats);
+  if (fault === undefined) return new BlockFile(descriptor, stats.size);
+  closeSync(descriptor);
+  return fault;
+}
+
+function faultOf(stats: Stats): string | undefined {
+  if (!stats.isFile()) return 'not a regular file';
+  if (!isOurs(stats)) return `it belongs to user ${stats.uid}, not to this one`;
+  return (stats.mode & 0o022) === 0 ? undefined : 'others may write to it';
 }
 
 function isOurs(stats: Stats): boolean {

@@ -56,9 +56,11 @@ export class Snapshots {
       for (const problem of problems) this.#log('warn', 'snapshot-problem', { zone: zone.name, problem });
       if (snapshot === undefined) continue;
       if (isTrusted(snapshot, zone.snapshotTrust)) {
-        this.#use(key, snapshot, true, true, now);
-        restored.push(key);
-      } else this.#waiting.set(key, { snapshot, until: now.boot + UNTRUSTED_WAIT_MS });
+        if (this.#use(key, snapshot, true, true, now)) restored.push(key);
+      } else {
+        this.#waiting.get(key)?.snapshot.close();
+        this.#waiting.set(key, { snapshot, until: now.boot + UNTRUSTED_WAIT_MS });
+      }
     }
     return restored;
   }
@@ -73,9 +75,11 @@ export class Snapshots {
 
   /** Uses what has waited long enough. */
   tick(now: Instant): void {
-    for (const [key, { until }] of this.#waiting) {
-      if (this.#resolver.zone(key)?.sources.complete !== false) this.#waiting.delete(key);
-      else if (now.boot >= until) this.firstSyncFailed(key, now);
+    for (const [key, { snapshot, until }] of this.#waiting) {
+      if (this.#resolver.zone(key)?.sources.complete !== false) {
+        this.#waiting.delete(key);
+        snapshot.close();
+      } else if (now.boot >= until) this.firstSyncFailed(key, now);
     }
   }
 
@@ -101,7 +105,7 @@ export class Snapshots {
       if (zone.source === 'none' || (zone.busy && !last)) continue;
       const full = this.#full.has(key) || !this.#sent.has(key);
       const due = now.boot - (this.#sent.get(key) ?? Number.NEGATIVE_INFINITY) >= IN_FORCE_MS;
-      if (!full && !due && zone.unsaved.size === 0) continue;
+      if (!full && !due && !zone.unsaved.some) continue;
       this.#full.delete(key);
       this.#sent.set(key, now.boot);
       const delta = this.#resolver.takeDelta(key, full, ROWS_AT_ONCE, now);
@@ -140,10 +144,20 @@ export class Snapshots {
     }
   }
 
-  #use(key: string, snapshot: LoadedSnapshot, trusted: boolean, defer: boolean, now: Instant): void {
+  /** Returns whether it could be read to its end; otherwise nothing of it was taken in. */
+  #use(key: string, snapshot: LoadedSnapshot, trusted: boolean, defer: boolean, now: Instant): boolean {
     const { meta, services } = snapshot.data;
     const content = { meta, services: dataOf(services) };
-    const skipped = this.#resolver.restoreZone(key, content, trusted, now, defer);
+    let skipped: number;
+    try {
+      skipped = this.#resolver.restoreZone(key, content, trusted, now, defer);
+    } catch (error) {
+      if (!(error instanceof UnreadableError)) throw error;
+      this.#log('warn', 'snapshot-problem', { zone: key, problem: `snapshot: ${error.message}; it is not used` });
+      return false;
+    } finally {
+      snapshot.close();
+    }
     this.#log('info', 'snapshot-loaded', {
       zone: key,
       services: services.length - skipped,
@@ -152,9 +166,23 @@ export class Snapshots {
       trusted,
       ...(skipped > 0 ? { skipped } : {}),
     });
+    return true;
   }
 }
 
+/** The file of a snapshot could not be read to its end. */
+class UnreadableError extends Error {}
+
 function* dataOf(services: LoadedSnapshot['data']['services']): Generator<unknown> {
-  for (const line of services) yield line?.[1];
+  const lines = services[Symbol.iterator]();
+  for (;;) {
+    let next: IteratorResult<readonly [string, unknown]>;
+    try {
+      next = lines.next();
+    } catch (error) {
+      throw new UnreadableError((error as Error).message);
+    }
+    if (next.done) return;
+    yield next.value?.[1];
+  }
 }

@@ -15,7 +15,7 @@ export interface ZoneDelta {
 }
 
 export function exportZone(zone: Zone, verdicts: VerdictStore, now: Instant): SnapshotContent {
-  const services = [...zone.known()].flatMap((name) => {
+  const services = [...new Set(zone.known())].flatMap((name) => {
     return [...exportLines(zone, name, verdicts, now)].flatMap(([, saved]) => saved ?? []);
   });
   return { meta: exportMeta(zone, now), services };
@@ -23,13 +23,11 @@ export function exportZone(zone: Zone, verdicts: VerdictStore, now: Instant): Sn
 
 /** About `most` rows of it; `full`: everything is out of date. */
 export function takeDelta(zone: Zone, verdicts: VerdictStore, full: boolean, most: number, now: Instant): ZoneDelta {
-  if (full) for (const name of zone.known()) zone.unsaved.add(name);
+  if (full) zone.unsaved.addAll(zone.known());
   let left = most;
   const put: [string, string][] = [];
   const drop: string[] = [];
-  for (const name of zone.unsaved) {
-    if (left <= 0) break;
-    zone.unsaved.delete(name);
+  for (const name of zone.unsaved.take()) {
     left--;
     for (const [line, saved] of exportLines(zone, name, verdicts, now)) {
       if (saved === undefined) drop.push(line);
@@ -38,7 +36,8 @@ export function takeDelta(zone: Zone, verdicts: VerdictStore, full: boolean, mos
         left -= saved.rows.length;
       }
     }
+    if (left <= 0) break;
   }
-  const more = zone.unsaved.size > 0;
+  const more = zone.unsaved.some;
   return { ...(more ? {} : { meta: JSON.stringify(exportMeta(zone, now)) }), put, drop, more };
 }

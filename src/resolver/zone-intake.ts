@@ -124,7 +124,10 @@ export class ZoneIntake {
     const zone = this.#zone;
     const { settling } = zone;
     if (!(yield* source.taking(report, zone.now, own))) return;
-    for (const { name } of own) zone.unsaved.add(name);
+    for (const { name } of own) {
+      zone.unsaved.add(name);
+      yield 1;
+    }
     const touched = settling.seen(source, own);
     if (this.#round !== undefined) this.#round.touched = touched;
     for (const service of touched) {

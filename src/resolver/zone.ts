@@ -8,6 +8,7 @@ import type { ZoneConfig } from '../config/types.js';
 import type { Rejected } from '../registry/registry.js';
 import type { BootMs, Instant } from '../system/clock.js';
 import type { HostResult } from './host-table.js';
+import { Unsaved } from './unsaved.js';
 import { ZoneAsked } from './zone-asked.js';
 import { ZoneClaims } from './zone-claims.js';
 import type { ZoneDemand } from './zone-demand.js';
@@ -40,8 +41,7 @@ export class Zone {
   readonly #asked: ZoneAsked<Zone>;
   readonly #restore: ZoneRestore;
   serial: number;
-  /** Services whose snapshot line is out of date; undefined where the service is gone. */
-  readonly unsaved = new Set<string>();
+  readonly unsaved = new Unsaved();
   /** The moment being worked on; set by every entry point. */
   now: Instant;
   #deps: ZoneDeps;
@@ -104,9 +104,9 @@ export class Zone {
     return this.#deps.listen;
   }
 
-  /** Names of services that a registry has, seen or not. */
-  known(): Set<string> {
-    return new Set(this.sources.all.flatMap(({ catalog }) => [...catalog.services.keys()]));
+  /** Names of services that a registry has, seen or not. One that several have comes more than once. */
+  *known(): Iterable<string> {
+    for (const { catalog } of this.sources.all) yield* catalog.services.keys();
   }
 
   /** Services of which a guard holds an endpoint. */
