@@ -383,6 +383,20 @@ t.test('R15: what the runner believes', async (t) => {
     },
   );
 
+  await t.test('of many that are due, few are started in one turn of the event loop, and all soon', async (t) => {
+    const clock = new HandClock();
+    const hand = handProbes();
+    const schedule = new Schedule(1e6, 1);
+    const runner = new ProbeRunner({ clock, schedule, probes: hand.probes, onResult: () => {} });
+    t.teardown(() => runner.stop());
+    runner.setTargets(targets(400));
+    clock.boot += 900;
+    runner.wake();
+    t.equal(hand.waiting.length, 64);
+    while (schedule.nextWake() <= clock.boot) await settled();
+    t.ok(hand.waiting.length > 300, `${hand.waiting.length} were due`);
+  });
+
   await t.test('without descriptors nothing fails, and less is tried at once', async (t) => {
     const { results, runner, pass, waiting } = rig();
     runner.setTargets(targets(200));

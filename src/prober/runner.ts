@@ -11,6 +11,8 @@ const MAX_IN_FLIGHT = 4_096;
 const MIN_IN_FLIGHT = 8;
 /** The limit grows back by one with so many probes that got their descriptor. */
 const REGROW_EVERY = 32;
+/** Started in one turn of the event loop, at most: then it is time to look at them, and at all else. */
+const MAX_STARTS = 64;
 /** Timers are not set finer; the schedule's play covers it. */
 const TIMER_GRAIN_MS = 5;
 const MAX_TIMER_MS = 60_000;
@@ -54,6 +56,7 @@ export class ProbeRunner {
   readonly #abort = new AbortController();
   readonly #beat: NodeJS.Timeout;
   #timer: NodeJS.Timeout | undefined;
+  #more: NodeJS.Immediate | undefined;
   /** What the timer is set for; Infinity without one. */
   #wakeAt: BootMs = Number.POSITIVE_INFINITY;
   #inFlight = 0;
@@ -111,6 +114,7 @@ export class ProbeRunner {
   stop(): void {
     clearInterval(this.#beat);
     clearTimeout(this.#timer);
+    clearImmediate(this.#more);
     this.#options.schedule.clear();
     this.#abort.abort();
   }
@@ -119,8 +123,19 @@ export class ProbeRunner {
   wake(): void {
     const now = this.#look();
     this.#wakeAt = Number.POSITIVE_INFINITY;
-    for (const turn of this.#options.schedule.take(now, this.#limit - this.#inFlight)) this.#probe(turn);
-    this.#arm();
+    const room = Math.min(MAX_STARTS, this.#limit - this.#inFlight);
+    const turns = this.#options.schedule.take(now, room);
+    for (const turn of turns) this.#probe(turn);
+    if (turns.length === MAX_STARTS) this.#goOn();
+    else this.#arm();
+  }
+
+  /** Takes what else is due in the next turn of the event loop. */
+  #goOn(): void {
+    this.#more ??= setImmediate(() => {
+      this.#more = undefined;
+      this.wake();
+    });
   }
 
   /** A timer that is set too early stays: it arms anew. */
