@@ -1,33 +1,16 @@
 /** Consul on demand (R33), against a fake that breaks in ways that a real one does rarely. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import type { ConsulRegistryConfig, FilterConfig, LimitsConfig } from '../src/config/types.js';
+import type { ConsulRegistryConfig, FilterConfig } from '../src/config/types.js';
 import { registryIdentity } from '../src/registry/identity.js';
 import type { LookUp } from '../src/registry/look-up.js';
 import { openAdapter } from '../src/registry/open.js';
 import type { Report, Row } from '../src/registry/registry.js';
-import { SyncLoop } from '../src/registry/sync.js';
-import { bootClock } from '../src/system/boot-clock.js';
-import { FakeConsul, type FakeInstance } from './fake-consul.js';
+import type { SyncLoop } from '../src/registry/sync.js';
+import { configOf, fakeConsul, following, instance, LIMITS, until } from './consul-fixture.js';
+import { FakeConsul } from './fake-consul.js';
 
 t.jobs = 8;
-
-const LIMITS: LimitsConfig = { maxServices: 1000, maxEndpoints: 1000, maxEndpointsPerService: 50, maxBody: 1 << 20 };
-const PATIENCE_MS = 20_000;
-
-async function fakeConsul(t: Test): Promise<FakeConsul> {
-  const fake = await FakeConsul.start();
-  t.teardown(() => fake.stop());
-  return fake;
-}
-
-const instance = (id: string, address: string, more: Partial<FakeInstance> = {}): FakeInstance => ({
-  id,
-  node: 'n1',
-  address,
-  status: 'passing',
-  ...more,
-});
 
 interface Followed {
   readonly loop: SyncLoop;
@@ -48,16 +31,8 @@ interface Options {
 }
 
 /** A loop that runs. */
-function following(t: Test, fake: FakeConsul, options: Options = {}): Followed {
-  const config: ConsulRegistryConfig = {
-    type: 'consul',
-    addresses: [fake.origin],
-    stale: true,
-    maxLag: 10_000,
-    kvPrefix: 'holdfast/test',
-    mirror: 'asked',
-    ...options.config,
-  };
+function asking(t: Test, fake: FakeConsul, options: Options = {}): Followed {
+  const config: ConsulRegistryConfig = { ...configOf(fake), mirror: 'asked', ...options.config };
   const adapter = openAdapter(options.filter === undefined ? config : { ...config, filter: options.filter }, {
     softTtl: options.softTtl ?? 2000,
     limits: LIMITS,
@@ -65,24 +40,8 @@ function following(t: Test, fake: FakeConsul, options: Options = {}): Followed {
     naming: options.naming ?? 'rfc2782',
     datacenters: options.datacenters ?? ['dc1'],
   });
-  const rows = new Map<string, readonly Row[]>();
-  const reports: Report[] = [];
-  const loop = new SyncLoop(adapter, {
-    clock: bootClock(),
-    random: Math.random,
-    limits: LIMITS,
-    emit: (report) => {
-      reports.push(report);
-      if (report.kind !== 'list' && report.kind !== 'change') return;
-      if (report.kind === 'list') rows.clear();
-      else for (const name of report.gone) rows.delete(name);
-      for (const listing of report.services) rows.set(listing.name, listing.rows);
-    },
-    watchFailed: () => undefined,
-  });
   adapter.onDemand?.order(options.known ?? []);
-  loop.start(false);
-  t.teardown(() => loop.stop());
+  const { loop, rows, reports } = following(t, adapter);
   const lookUp = (service: string): Promise<LookUp> =>
     new Promise((resolve) => {
       void loop.lookUp(service, (found) => {
@@ -93,20 +52,12 @@ function following(t: Test, fake: FakeConsul, options: Options = {}): Followed {
   return { loop, rows, reports, lookUp, last: () => reports.at(-1)?.kind };
 }
 
-async function until(what: string, holds: () => boolean): Promise<void> {
-  const start = performance.now();
-  while (!holds()) {
-    if (performance.now() - start > PATIENCE_MS) throw new Error(`not in time: ${what}`);
-    await sleep(10);
-  }
-}
-
 const addresses = (rows: readonly Row[] | undefined): string[] => (rows ?? []).map(({ address }) => address).sort();
 
 t.test('nothing is read of what nobody asks for; what is found is one read, and watched from then on', async (t) => {
   const fake = await fakeConsul(t);
   for (let i = 0; i < 20; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`));
-  const { rows, reports, lookUp } = following(t, fake);
+  const { rows, reports, lookUp } = asking(t, fake);
   await until('the first list', () => reports[0]?.kind === 'list');
   t.equal(rows.size, 0);
   t.equal(fake.count(/^health\/service/), 0);
@@ -125,7 +76,7 @@ t.test('nothing is read of what nobody asks for; what is found is one read, and 
 
 t.test('what the registry has not is unknown, and not watched', async (t) => {
   const fake = await fakeConsul(t);
-  const { reports, lookUp } = following(t, fake);
+  const { reports, lookUp } = asking(t, fake);
   t.same(await lookUp('nope'), { kind: 'unknown' });
   await until('some confirmations', () => reports.filter(({ kind }) => kind === 'confirmed').length >= 2);
   t.equal(fake.count(/^health\/service\/nope/), 1);
@@ -134,7 +85,7 @@ t.test('what the registry has not is unknown, and not watched', async (t) => {
 t.test('a service that is known and goes altogether is gone, and there when it is back', async (t) => {
   const fake = await fakeConsul(t);
   fake.set('web', instance('w', '10.0.0.1'));
-  const { rows, lookUp } = following(t, fake);
+  const { rows, lookUp } = asking(t, fake);
   await lookUp('web');
   fake.remove('web', 'w');
   await until('it is gone', () => !rows.has('web'));
@@ -151,7 +102,7 @@ t.test(
       known.push(`s${i}`);
       fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`));
     }
-    const { rows, reports } = following(t, fake, { known, softTtl: 10_000 });
+    const { rows, reports } = asking(t, fake, { known, softTtl: 10_000 });
     await until('the list', () => rows.size === 120);
     const first = fake.requests.filter(({ path }) => path.startsWith('health/service/')).slice(0, 30);
     const ranks = first.map(({ path }) => Number(/service\/s(\d+)/.exec(path)?.[1]));
@@ -171,7 +122,7 @@ t.test('look-ups do not wait for reads, nor reads for look-ups', async (t) => {
   const known = Array.from({ length: 100 }, (_, i) => `s${i}`);
   for (const [i, name] of known.entries()) fake.set(name, instance(name, `10.0.0.${i + 1}`));
   fake.set('asked', instance('a', '10.0.1.1'));
-  const { rows, lookUp } = following(t, fake, { known });
+  const { rows, lookUp } = asking(t, fake, { known });
   await until('the list is being read', () => fake.count(/^health\/service/) > 5);
   const before = fake.count(/^health\/service/);
   t.equal((await lookUp('asked')).kind, 'found');
@@ -184,7 +135,7 @@ t.test('look-ups do not wait for reads, nor reads for look-ups', async (t) => {
 t.test('an answer that cannot be believed is a failure, and denies nothing', async (t) => {
   const fake = await fakeConsul(t);
   fake.set('web', instance('w', '10.0.0.1'));
-  const { reports, lookUp } = following(t, fake);
+  const { reports, lookUp } = asking(t, fake);
   await until('the first list', () => reports.length > 0);
   const path = /^health\/service/;
   const faults: Record<string, FakeConsul['faults']> = {
@@ -210,7 +161,7 @@ t.test('an answer that cannot be believed is a failure, and denies nothing', asy
 t.test('a registry that refuses, falls silent or forgets takes nothing away', async (t) => {
   const fake = await fakeConsul(t);
   fake.set('web', instance('w', '10.0.0.1'));
-  const { rows, reports, lookUp, last } = following(t, fake);
+  const { rows, reports, lookUp, last } = asking(t, fake);
   await lookUp('web');
   for (const faults of [
     { status: { path: /./, status: 500 } },
@@ -232,7 +183,7 @@ t.test('a registry that refuses, falls silent or forgets takes nothing away', as
 t.test('one service that cannot be read stands, and the others go on', async (t) => {
   const fake = await fakeConsul(t);
   for (const name of ['a', 'b', 'c', 'd']) fake.set(name, instance(name, '10.0.0.1'));
-  const { rows, reports } = following(t, fake, { known: ['a', 'b', 'c', 'd'] });
+  const { rows, reports } = asking(t, fake, { known: ['a', 'b', 'c', 'd'] });
   await until('the list', () => rows.size === 4);
   fake.faults = { status: { path: /service\/a$/, status: 500 } };
   fake.set('a', instance('more', '10.0.0.2'));
@@ -254,7 +205,7 @@ t.test('of several agents the next is asked when one refuses', async (t) => {
   const gone = await FakeConsul.start();
   const { origin } = gone;
   await gone.stop();
-  const { reports, lookUp } = following(t, fake, { config: { addresses: [origin, fake.origin] } });
+  const { reports, lookUp } = asking(t, fake, { config: { addresses: [origin, fake.origin] } });
   t.equal((await lookUp('web')).kind, 'found');
   await until('the list', () => reports.some(({ kind }) => kind === 'list'));
 });
@@ -265,7 +216,7 @@ t.test('a part of a registry is looked up by its own names, and has nothing else
   fake.set('team-a-test', instance('x', '10.0.0.2'));
   fake.set('web', instance('y', '10.0.0.3', { tags: ['prod'] }));
   const filter = { prefix: 'team-a-', tag: 'prod', services: ['web', 'test'] };
-  const { rows, lookUp, loop } = following(t, fake, { filter });
+  const { rows, lookUp, loop } = asking(t, fake, { filter });
   t.equal((await lookUp('web')).kind, 'found');
   t.same(addresses(rows.get('web')), ['10.0.0.1']);
   t.equal((await lookUp('test')).kind, 'unknown', 'without the tag it is not there');
@@ -282,7 +233,7 @@ t.test('a part of a registry is looked up by its own names, and has nothing else
 t.test('each datacenter of the zone is asked, and one that is out of reach denies nothing', async (t) => {
   const fake = await fakeConsul(t);
   fake.set('web', instance('w', '10.0.0.1'));
-  const { lookUp, reports } = following(t, fake, { naming: 'consul', datacenters: ['dc1', 'dc2'] });
+  const { lookUp, reports } = asking(t, fake, { naming: 'consul', datacenters: ['dc1', 'dc2'] });
   await until('the first list', () => reports.length > 0);
   t.equal((await lookUp('web')).kind, 'found');
   t.equal(fake.count(/^health\/service\/web\?(?!.*index).*dc=dc1/), 1);
@@ -298,7 +249,7 @@ t.test('a service in other letters has one name', async (t) => {
     Service: { ID: id, Service: name, Address: `10.0.0.${id}`, Port: 80 },
     Checks: [],
   });
-  const { lookUp } = following(t, fake);
+  const { lookUp } = asking(t, fake);
   fake.faults = { body: { path: /^health\/service/, body: JSON.stringify([entry('web', '1'), entry('Web', '2')]) } };
   const found = await lookUp('web');
   t.equal(found.kind === 'found' && found.listing.name, 'Web', 'the first in byte order (R22)');
