@@ -1,5 +1,6 @@
 /** What Consul answers about one service, by itself: each instance comes with its node and all checks that count for it. */
-import { groupChecks, groupKey, worst } from './consul-checks.js';
+import { CheckTable } from './consul-check-table.js';
+import { groupKey, worst } from './consul-checks.js';
 import { type ConsulNode, checkOfMeta, type Instance, readInstance, readNode, toRow } from './consul-instance.js';
 import type { Notes } from './notes.js';
 import type { ListedCheck, Row, RowState } from './registry.js';
@@ -29,15 +30,16 @@ export function readServiceAnswer(body: unknown, datacenter: string): ServiceAns
   for (const value of body as ({ Node?: unknown; Service?: unknown; Checks?: unknown } | null)[]) {
     const node = readNode(value?.Node, datacenter);
     const instance = node === undefined ? undefined : readInstance(value?.Service, node.name);
-    const groups = groupChecks(value?.Checks ?? []);
+    const checks = new CheckTable();
+    const read = checks.takeAll(value?.Checks ?? [], 0, false);
     const { Service: name } = (value?.Service ?? {}) as { Service?: unknown };
-    if (node === undefined || instance === undefined || groups === undefined || typeof name !== 'string')
+    if (node === undefined || instance === undefined || read === undefined || typeof name !== 'string')
       return undefined;
-    const own = groups.get(groupKey(instance.node, instance.serviceId));
-    const whole = groups.get(groupKey(instance.node, ''));
-    const state = worst(own?.state ?? 'passing', whole?.state ?? 'passing');
+    const { serviceId } = instance;
+    const state = worst(checks.state(node.name, serviceId), checks.state(node.name, ''));
+    const test = checks.test(node.name, serviceId);
     const entries = byName.get(name) ?? new Map<string, Entry>();
-    entries.set(groupKey(instance.node, instance.serviceId), { instance, node, state, test: own?.test });
+    entries.set(groupKey(node.name, serviceId), { instance, node, state, test });
     byName.set(name, entries);
   }
   const [name, ...others] = [...byName.keys()].sort();

@@ -14,18 +14,6 @@ export interface ConsulCheck {
   readonly ModifyIndex?: unknown;
 }
 
-/** All checks of one instance, or of one node as a whole. */
-export interface CheckGroup {
-  readonly node: string;
-  /** Empty for the node's own. */
-  readonly serviceId: string;
-  readonly service: string;
-  readonly state: RowState;
-  /** Of the check that changed last. */
-  readonly newest: number;
-  readonly test: ListedCheck | undefined;
-}
-
 /** The worst first. Maintenance is somebody's will, whatever else is the matter. */
 const WORST: readonly RowState[] = ['draining', 'critical', 'warning', 'passing'];
 const MAINTENANCE = /^_(?:node_maintenance$|service_maintenance(?::|$))/;
@@ -36,30 +24,6 @@ export function groupKey(node: string, serviceId: string): string {
 
 export function worst(a: RowState, b: RowState): RowState {
   return WORST.indexOf(a) <= WORST.indexOf(b) ? a : b;
-}
-
-/** Checks by group, undefined when they are not those of Consul. */
-export function groupChecks(checks: unknown): Map<string, CheckGroup> | undefined {
-  if (!Array.isArray(checks)) return undefined;
-  const groups = new Map<string, CheckGroup>();
-  for (const check of checks as (ConsulCheck | null)[]) {
-    if (!isCheck(check)) return undefined;
-    const { Node: node, ServiceID: serviceId = '' } = check;
-    const key = groupKey(node, serviceId);
-    const known = groups.get(key);
-    const state = stateOf(check.CheckID, check.Status);
-    const newest = check.ModifyIndex ?? 0;
-    const test = known?.test ?? (serviceId === '' ? undefined : testOf(check));
-    groups.set(key, {
-      node,
-      serviceId,
-      service: check.ServiceName ?? '',
-      state: known === undefined ? state : worst(known.state, state),
-      newest: known === undefined || known.newest < newest ? newest : known.newest,
-      test,
-    });
-  }
-  return groups;
 }
 
 /** One that has what is needed of it. */
