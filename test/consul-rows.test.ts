@@ -26,6 +26,22 @@ t.test('R6: an answer that is older than an instance that it does not have is no
   t.equal(mirror.contents('web', new Notes())?.rows.length, 0);
 });
 
+t.test('R22: an answer about one service may have instances of another one, whose name differs in case', async (t) => {
+  const mirror = new ConsulMirror(POLICY, 'dc1');
+  const answer = (body: unknown) => ({ body, index: 9, filtered: false });
+  const entry = (Service: string, Address: string) => ({
+    Node: { Node: 'n1', Address: '10.9.0.1', ModifyIndex: 1 },
+    Service: { ID: Address, Service, Address, Port: 80, ModifyIndex: 2 },
+    Checks: [],
+  });
+  mirror.takeServices(answer({ web: [], Web: [] }));
+  const both = answer([entry('web', '10.0.0.1'), entry('Web', '10.0.0.2')]);
+  for (const name of ['web', 'Web']) mirror.takeService(name, both);
+  t.match(mirror.contents('web', new Notes()), { rows: [{ address: '10.0.0.1' }] });
+  t.match(mirror.contents('Web', new Notes()), { rows: [{ address: '10.0.0.2' }] });
+  t.equal(mirror.contents('web', new Notes())?.rows.length, 1);
+});
+
 t.test('rows say what Consul says of an instance', async (t) => {
   const service = (id: string, more: object = {}) => ({
     ID: id,

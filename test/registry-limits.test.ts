@@ -68,7 +68,7 @@ t.test('consul: services and instances are counted before rows are made of them'
   const answer = (body: unknown) => ({ body, index: 9, filtered: false });
   const Node = { Node: 'n1', Address: '10.9.0.1', ModifyIndex: 1 };
   const instances = (count: number) =>
-    Array.from({ length: count }, (_, i) => ({ Node, Service: { ID: `i${i}`, Service: 'web', Port: 80 + i } }));
+    Array.from({ length: count }, (_, i) => ({ Node, Service: { ID: `i${i}`, Port: 80 + i } }));
   mirror.takeServices(answer({ a: [], b: [], c: [] }));
   t.equal(mirror.over, undefined);
   t.match(mirror.takeService('a', answer(instances(21))), /21 instances, for limits\.maxEndpointsPerService \(10\)/);

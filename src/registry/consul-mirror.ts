@@ -233,6 +233,9 @@ export class ConsulMirror {
       const node = readNode(entry?.Node, this.#datacenter);
       const instance = node === undefined ? undefined : readInstance(entry?.Service, node.name);
       if (node === undefined || instance === undefined) return STRANGE;
+      // Consul asks for a service in any letters: it is another one, whose name differs in case alone.
+      const { Service: other = name } = entry?.Service as { Service?: unknown };
+      if (other !== name) continue;
       instances.push(instance);
       groups.add(groupKey(node.name, instance.serviceId)).add(groupKey(node.name, ''));
       if (Array.isArray(entry?.Checks)) checks.push(...entry.Checks);
