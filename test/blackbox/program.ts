@@ -39,6 +39,8 @@ export class Backend {
   port = 0;
 
   async open(): Promise<this> {
+    // While it is closed no connection may go out from its port, nor to itself.
+    if (this.port === 0) this.port = await freePort();
     const server = createServer((socket) => {
       this.#sockets.add(socket);
       socket.on('error', () => {});
@@ -48,7 +50,6 @@ export class Backend {
       server.once('error', fail);
       server.listen(this.port, '127.0.0.1', done);
     });
-    this.port = (server.address() as { port: number }).port;
     this.#server = server;
     return this;
   }

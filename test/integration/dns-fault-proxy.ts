@@ -1,7 +1,8 @@
 /** In front of a name server, over UDP and TCP: breaks in every way that name servers do, and counts what it is asked. */
 import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { freePort } from '../ports.js';
 import { StormWatch } from './storm.js';
 
 export type DnsFault =
@@ -36,15 +37,16 @@ export class DnsFaultProxy {
   readonly #peers = new Set<UdpSocket>();
   readonly requests: string[] = [];
   readonly #storm = new StormWatch();
-  port = 0;
+  readonly port: number;
   #fault: DnsFault | undefined;
 
-  private constructor(upstream: number) {
+  private constructor(upstream: number, port: number) {
     this.#upstream = upstream;
+    this.port = port;
   }
 
   static async start(upstream: number): Promise<DnsFaultProxy> {
-    const proxy = new DnsFaultProxy(upstream);
+    const proxy = new DnsFaultProxy(upstream, await freePort());
     await proxy.#listen();
     return proxy;
   }
@@ -76,7 +78,6 @@ export class DnsFaultProxy {
     this.#tcp = tcp;
     tcp.listen(this.port, '127.0.0.1');
     await once(tcp, 'listening');
-    this.port = (tcp.address() as AddressInfo).port;
     const udp = createSocket({ type: 'udp4', reuseAddr: true });
     this.#udp = udp;
     udp.on('error', () => undefined);

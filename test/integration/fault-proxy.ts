@@ -2,8 +2,9 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
-import type { AddressInfo, Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { text as readText } from 'node:stream/consumers';
+import { freePort } from '../ports.js';
 import { StormWatch } from './storm.js';
 
 export type Fault =
@@ -49,12 +50,13 @@ export class FaultProxy {
   askers = 1;
   #fault: Fault | undefined;
   readonly #host: string;
-  #port: number;
+  /** Not one that connections go out from: while nothing listens it would be taken, or connected with itself. */
+  readonly port: number;
 
   private constructor(upstream: number, tls: TlsPair | undefined, host: string, port: number) {
     this.#upstream = upstream;
     this.#host = host;
-    this.#port = port;
+    this.port = port;
     this.#secure = tls !== undefined;
     const handle = (req: IncomingMessage, res: ServerResponse): void => void this.#handle(req, res);
     this.#server = tls === undefined ? createServer(handle) : createTlsServer({ ...tls }, handle);
@@ -70,17 +72,13 @@ export class FaultProxy {
    * @param at where it listens, 127.0.0.1 and any port by default
    */
   static async start(upstream: number, tls?: TlsPair, at: { host?: string; port?: number } = {}): Promise<FaultProxy> {
-    const proxy = new FaultProxy(upstream, tls, at.host ?? '127.0.0.1', at.port ?? 0);
-    await proxy.#listen(proxy.#port);
+    const proxy = new FaultProxy(upstream, tls, at.host ?? '127.0.0.1', at.port ?? (await freePort()));
+    await proxy.#listen();
     return proxy;
   }
 
-  get port(): number {
-    return this.#port;
-  }
-
   get origin(): string {
-    return `${this.#secure ? 'https' : 'http'}://${this.#host}:${this.#port}`;
+    return `${this.#secure ? 'https' : 'http'}://${this.#host}:${this.port}`;
   }
 
   /** What breaks from now on. Streams that are open end, but for faults that leave them standing. */
@@ -93,7 +91,7 @@ export class FaultProxy {
   async mend(): Promise<void> {
     const refused = this.#fault?.kind === 'refuse';
     this.#fault = undefined;
-    if (refused) await this.#listen(this.#port);
+    if (refused) await this.#listen();
   }
 
   /** Another server stands behind it from now on. */
@@ -114,10 +112,9 @@ export class FaultProxy {
     this.#storm.check(this.askers);
   }
 
-  async #listen(port: number): Promise<void> {
-    this.#server.listen(port, this.#host);
+  async #listen(): Promise<void> {
+    this.#server.listen(this.port, this.#host);
     await once(this.#server, 'listening');
-    this.#port = (this.#server.address() as AddressInfo).port;
   }
 
   #close(): Promise<void> {
