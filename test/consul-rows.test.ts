@@ -42,6 +42,30 @@ t.test('R22: an answer about one service may have instances of another one, whos
   t.equal(mirror.contents('web', new Notes())?.rows.length, 1);
 });
 
+t.test('a check counts for the instance that has its id by now, whatever service it was made for', async (t) => {
+  const mirror = new ConsulMirror(POLICY, 'dc1');
+  const answer = (body: unknown, index = 9) => ({ body, index, filtered: false });
+  const Node = { Node: 'n1', Address: '10.9.0.1', ModifyIndex: 1 };
+  // Consul leaves the name of the service as it was when the check was registered.
+  const check = (Status: string, ModifyIndex: number) => {
+    return { Node: 'n1', CheckID: 'c', Status, ServiceID: 'a', ServiceName: 'old', ModifyIndex };
+  };
+  const entry = (Service: string, Checks: object[]) => {
+    return { Node, Service: { ID: 'a', Service, Address: '10.0.0.1', Port: 80, ModifyIndex: 5 }, Checks };
+  };
+  const state = (): string | undefined => mirror.contents('new', new Notes())?.rows[0]?.state;
+  mirror.takeServices(answer({ old: [], new: [] }));
+  mirror.takeNodes(answer([Node]));
+  mirror.takeService('old', answer([entry('old', [check('warning', 2)])]));
+  mirror.takeService('new', answer([entry('new', [check('warning', 2)])]));
+  mirror.takeService('old', answer([]));
+  t.equal(state(), 'warning', 'it has not gone with the other one');
+  const found = mirror.takeBadChecks('critical', answer([check('critical', 10)], 10));
+  t.equal(state(), 'critical');
+  t.same([...(found?.changed ?? [])], ['new']);
+  t.same([...(mirror.takeBadChecks('critical', answer([], 11))?.left.services ?? [])], ['new']);
+});
+
 t.test('rows say what Consul says of an instance', async (t) => {
   const service = (id: string, more: object = {}) => ({
     ID: id,

@@ -153,11 +153,13 @@ export class ConsulMirror {
     if (news === undefined) return undefined;
     const services = new Set<string>();
     let others = false;
-    for (const { node, serviceId, service } of news.left) {
-      const known = serviceId === '' ? this.#nodes.has(node.toLowerCase()) : this.#services.has(service);
+    for (const check of news.left) {
+      const { node, serviceId, service } = check;
+      const name = this.#serviceOf(check);
+      const known = serviceId === '' ? this.#nodes.has(node.toLowerCase()) : this.#services.has(name);
       if (!known) this.#checks.drop(node, serviceId, service);
       else if (serviceId === '') others = true;
-      else services.add(service);
+      else services.add(name);
     }
     return { ...this.#found(news), left: { services, others } };
   }
@@ -234,7 +236,7 @@ export class ConsulMirror {
       const instance = node === undefined ? undefined : readInstance(entry?.Service, node.name);
       if (node === undefined || instance === undefined) return STRANGE;
       // Consul asks for a service in any letters: it is another one, whose name differs in case alone.
-      const { Service: other = name } = entry?.Service as { Service?: unknown };
+      const { Service: other = name } = (entry?.Service ?? {}) as { Service?: unknown };
       if (other !== name) continue;
       instances.push(instance);
       groups.add(groupKey(node.name, instance.serviceId)).add(groupKey(node.name, ''));
@@ -343,19 +345,29 @@ export class ConsulMirror {
     const changed = new Set<string>();
     const unread = new Set<string>();
     for (const check of checks) {
-      if (check.serviceId === '' || this.#has(check)) this.#touch(check, changed);
-      else if (this.#services.has(check.service)) unread.add(check.service);
+      const name = this.#serviceOf(check);
+      if (check.serviceId === '' || this.#has(name, check)) this.#touch(check, changed);
+      else if (this.#services.has(name)) unread.add(name);
     }
     for (const check of gone) {
+      const name = this.#serviceOf(check);
       // The check went, or the instance with it: there is nothing to tell before that is known.
       if (check.serviceId === '') this.#touch(check, changed);
-      else if (this.#services.has(check.service)) unread.add(check.service);
+      else if (this.#services.has(name)) unread.add(name);
     }
     return { changed, unread };
   }
 
-  #has({ node, serviceId, service }: KnownCheck): boolean {
-    const instances = this.#services.get(service)?.instances ?? [];
+  /** The service whose instance has the id by now. Consul keeps the name that it had when the check was registered. */
+  #serviceOf(check: Pick<KnownCheck, 'node' | 'serviceId' | 'service'>): string {
+    const { node, serviceId, service } = check;
+    if (serviceId === '' || this.#has(service, check)) return service;
+    for (const name of this.#onNode.get(node.toLowerCase()) ?? []) if (this.#has(name, check)) return name;
+    return service;
+  }
+
+  #has(name: string, { node, serviceId }: Pick<KnownCheck, 'node' | 'serviceId'>): boolean {
+    const instances = this.#services.get(name)?.instances ?? [];
     return instances.some((instance) => instance.serviceId === serviceId && instance.node === node);
   }
 
@@ -376,7 +388,10 @@ export class ConsulMirror {
     service.instances = [...others, ...now, ...(filtered ? missing : [])];
     this.#size += service.instances.length;
     for (const { node } of service.instances) this.#put(node, name);
-    if (!filtered) for (const { node, serviceId } of missing) this.#checks.drop(node, serviceId, name);
+    for (const { node, serviceId } of filtered ? [] : missing) {
+      const service = this.#serviceOf({ node, serviceId, service: name });
+      if (service === name) this.#checks.drop(node, serviceId, name);
+    }
     return missing.length > 0;
   }
 
@@ -387,9 +402,10 @@ export class ConsulMirror {
     }
   }
 
-  #touch({ node, serviceId, service }: KnownCheck, changed: Set<string>): void {
-    if (serviceId === '') this.#touchNode(node.toLowerCase(), changed);
-    else if (this.#services.has(service)) changed.add(service);
+  #touch(check: KnownCheck, changed: Set<string>): void {
+    const name = this.#serviceOf(check);
+    if (check.serviceId === '') this.#touchNode(check.node.toLowerCase(), changed);
+    else if (this.#services.has(name)) changed.add(name);
   }
 
   #touchNode(key: string, changed: Set<string>): void {
