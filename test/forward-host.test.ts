@@ -1,9 +1,10 @@
 /** A host's own network: servers that are known by their link alone, and names that mean the server itself. */
-import { createSocket } from 'node:dgram';
+import { createSocket, Socket } from 'node:dgram';
 import { once } from 'node:events';
 import { networkInterfaces } from 'node:os';
-import t from 'tap';
-import { RCODE, TYPE } from '../src/dns/constants.js';
+import t, { type Test } from 'tap';
+import { EDE, RCODE, TYPE } from '../src/dns/constants.js';
+import { exchangeUdp } from '../src/forward/exchange.js';
 import { readResolvConf, withoutScope } from '../src/forward/resolv-conf.js';
 import { a, Client, FakeUpstream, say } from './forward-fixture.js';
 
@@ -61,4 +62,35 @@ t.test('who asks for another way to this server hears that there is none (RFC 94
   t.equal(server.heard.length, 0);
   await client.ask('x.arpa', 64);
   t.equal(server.heard.length, 1);
+});
+
+/** As where all descriptors are in use: a socket fails while it is being connected. */
+async function withoutDescriptors(run: () => Promise<void>): Promise<void> {
+  const { connect } = Socket.prototype;
+  Socket.prototype.connect = function none(this: Socket): void {
+    this.emit('error', Object.assign(new Error('connect EMFILE'), { code: 'EMFILE' }));
+  };
+  await run().finally(() => {
+    Socket.prototype.connect = connect;
+  });
+}
+
+t.test('a host without descriptors fails its questions, and does not take its upstreams for dead', async (t: Test) => {
+  const server = await new FakeUpstream(() => ({ answers: [a('192.0.2.1')] })).start(t);
+  const client = new Client(t, [server.at]);
+  await withoutDescriptors(async () => {
+    t.match(await client.ask('a.example', 'A', { edns: {} }), {
+      rcode: RCODE.SERVFAIL,
+      ede: { code: EDE.NETWORK_ERROR, text: 'no socket on this host (EMFILE)' },
+    });
+    client.forwarder.checkLoops(false);
+    const cancel = exchangeUdp(server.at, Buffer.alloc(12), {
+      reply: () => t.fail('a reply'),
+      failed: () => t.fail('it was ended'),
+      forged: () => t.fail('a reply'),
+    });
+    cancel();
+  });
+  t.match(client.forwarder.groups()[0]!.group.upstreams[0], { down: false, failures: 0 });
+  t.match(await client.ask('b.example', 'A'), { answers: [{ address: '192.0.2.1' }] });
 });

@@ -7,13 +7,13 @@ import { belongsTo } from './upstream-message.js';
 export interface ExchangeEvents {
   /** A reply to the query; at most once. */
   readonly reply: (message: Uint8Array) => void;
-  /** It cannot come any more; at most once, and not after a reply. */
-  readonly failed: (reason: string) => void;
+  /** It cannot come any more; at most once, and not after a reply. `here`: for a want of this host, whoever is asked. */
+  readonly failed: (reason: string, here: boolean) => void;
   /** Something came that is no reply to the query. */
   readonly forged: () => void;
 }
 
-/** Ends it: no event comes after that. */
+/** Ends it: no event comes after that. None comes before it is there, either. */
 export type Cancel = () => void;
 
 export function exchangeUdp(to: ListenAddress, query: Uint8Array, events: ExchangeEvents): Cancel {
@@ -24,10 +24,16 @@ export function exchangeUdp(to: ListenAddress, query: Uint8Array, events: Exchan
     open = false;
     socket.close();
   };
+  let told = false;
   const failed = (error: NodeJS.ErrnoException): void => {
     if (!open) return;
     end();
-    events.failed(reasonFor(error));
+    // Without a descriptor it fails while it is being made.
+    queueMicrotask(() => {
+      if (told) return;
+      told = true;
+      events.failed(reasonFor(error), isWant(error));
+    });
   };
   socket.on('error', failed);
   // Connected, so that the kernel drops what comes from elsewhere, and tells when nobody listens there. Without a
@@ -45,7 +51,10 @@ export function exchangeUdp(to: ListenAddress, query: Uint8Array, events: Exchan
     end();
     events.reply(message);
   });
-  return end;
+  return () => {
+    told = true;
+    end();
+  };
 }
 
 export function exchangeTcp(to: ListenAddress, query: Uint8Array, events: ExchangeEvents): Cancel {
@@ -59,12 +68,12 @@ export function exchangeTcp(to: ListenAddress, query: Uint8Array, events: Exchan
     open = false;
     socket.destroy();
   };
-  const failed = (reason: string): void => {
+  const failed = (reason: string, here = false): void => {
     if (!open) return;
     end();
-    events.failed(reason);
+    events.failed(reason, here);
   };
-  socket.on('error', (error) => failed(reasonFor(error)));
+  socket.on('error', (error) => failed(reasonFor(error), isWant(error)));
   socket.on('close', () => failed('closed the connection without a reply'));
   socket.on('connect', () => {
     const framed = Buffer.allocUnsafe(2 + query.length);
@@ -95,10 +104,16 @@ export function exchangeTcp(to: ListenAddress, query: Uint8Array, events: Exchan
   return end;
 }
 
+const WANTS: readonly string[] = ['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM'];
+
 /** Addresses are literals already: no look-up, and no thread of the pool for it. */
 function literalLookup(host: string, ...rest: unknown[]): void {
   const done = rest.at(-1) as (error: Error | null, address: string, family: number) => void;
   done(null, host, isIPv6(host) ? 6 : 4);
+}
+
+function isWant({ code = '' }: NodeJS.ErrnoException): boolean {
+  return WANTS.includes(code);
 }
 
 function reasonFor(error: NodeJS.ErrnoException): string {

@@ -160,8 +160,13 @@ export class Flight {
           this.#open.delete(one);
           this.#heard(upstream, message, tcp, edns);
         },
-        failed: (reason) => {
+        failed: (reason, here) => {
           this.#open.delete(one);
+          if (here) {
+            this.#reason = `no socket on this host (${reason})`;
+            this.#useless(upstream);
+            return;
+          }
           // The other transport is only a last try: its failure tells less.
           if (tcp === this.#options.tcp) this.#reason = reason;
           // By TCP alone it cannot be reached: many a forwarder in a router is so.
