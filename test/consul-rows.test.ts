@@ -64,6 +64,14 @@ t.test('a check counts for the instance that has its id by now, whatever service
   t.equal(state(), 'critical');
   t.same([...(found?.changed ?? [])], ['new']);
   t.same([...(mirror.takeBadChecks('critical', answer([], 11))?.left.services ?? [])], ['new']);
+
+  const moved = { Node, Services: [{ ID: 'a', Service: 'old', Address: '10.0.0.1', Port: 80, ModifyIndex: 12 }] };
+  mirror.takeBadChecks('critical', answer([check('critical', 12)], 12));
+  mirror.takeNode(answer(moved, 12), false);
+  t.equal(mirror.contents('new', new Notes())?.rows.length, 0);
+  t.equal(mirror.contents('old', new Notes())?.rows[0]?.state, 'critical', 'the node tells that it moved');
+  mirror.takeNode(answer({ Node, Services: [{ ...moved.Services[0], Service: 'new', ModifyIndex: 13 }] }, 13), false);
+  t.equal(state(), 'critical', 'and back');
 });
 
 t.test('rows say what Consul says of an instance', async (t) => {

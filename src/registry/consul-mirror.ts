@@ -248,11 +248,14 @@ export class ConsulMirror {
     if (news === undefined) return STRANGE;
     for (const check of [...news.changed, ...news.gone]) this.#touch(check, changed);
     const lost = this.#replace(name, service, service.instances ?? [], instances, filtered);
-    if (!filtered) this.#settleDoubts(name, groups);
+    if (!filtered) {
+      this.#dropChecks(name, lost);
+      this.#settleDoubts(name, groups);
+    }
     service.filtered = filtered;
     // It is not in the list any more, and nothing of it is hidden: it has gone.
     if (!service.listed && !filtered && instances.length === 0) this.#drop(name);
-    return { changed, unread: NONE.unread, lost, newest: newestOf(instances) };
+    return { changed, unread: NONE.unread, lost: lost.length > 0, newest: newestOf(instances) };
   }
 
   /**
@@ -283,7 +286,7 @@ export class ConsulMirror {
     }
     const changed = new Set<string>();
     const unread = new Set<string>();
-    let lost = false;
+    const lost = new Map<string, readonly Instance[]>();
     this.#meetNode(node, changed);
     for (const [name, instances] of here) {
       const service = this.#services.get(name);
@@ -292,11 +295,14 @@ export class ConsulMirror {
       else {
         const old = onNode(service);
         if (sameInstances(old, instances)) continue;
-        if (this.#replace(name, service, old, instances, filtered)) lost = true;
+        lost.set(name, this.#replace(name, service, old, instances, filtered));
         changed.add(name);
       }
     }
-    return { changed, unread, lost, newest: newestOf([...here.values()].flat()) };
+    // An instance that is another service's now has to be known there before.
+    if (!filtered) for (const [name, instances] of lost) this.#dropChecks(name, instances);
+    const some = [...lost.values()].some(({ length }) => length > 0);
+    return { changed, unread, lost: some, newest: newestOf([...here.values()].flat()) };
   }
 
   has(name: string): boolean {
@@ -371,14 +377,22 @@ export class ConsulMirror {
     return instances.some((instance) => instance.serviceId === serviceId && instance.node === node);
   }
 
-  /** Puts the instances of a service that an answer is about in the place of those that were known. Was one lost? */
+  /** Checks go with their instance, unless it is another service's by now. */
+  #dropChecks(name: string, lost: readonly Instance[]): void {
+    for (const { node, serviceId } of lost) {
+      const service = this.#serviceOf({ node, serviceId, service: name });
+      if (service === name) this.#checks.drop(node, serviceId, name);
+    }
+  }
+
+  /** Puts the instances of a service that an answer is about in the place of those that were known. Returns those that are lost. */
   #replace(
     name: string,
     service: Service,
     before: readonly Instance[],
     now: readonly Instance[],
     filtered: boolean,
-  ): boolean {
+  ): readonly Instance[] {
     const keys = new Set(now.map(keyOf));
     const missing = before.filter((instance) => !keys.has(keyOf(instance)));
     const others = (service.instances ?? []).filter((instance) => !before.includes(instance));
@@ -388,11 +402,7 @@ export class ConsulMirror {
     service.instances = [...others, ...now, ...(filtered ? missing : [])];
     this.#size += service.instances.length;
     for (const { node } of service.instances) this.#put(node, name);
-    for (const { node, serviceId } of filtered ? [] : missing) {
-      const service = this.#serviceOf({ node, serviceId, service: name });
-      if (service === name) this.#checks.drop(node, serviceId, name);
-    }
-    return missing.length > 0;
+    return missing;
   }
 
   /** What is doubted of a service, and no check of an instance that it has, went with its instance. */
