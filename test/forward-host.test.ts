@@ -3,6 +3,7 @@ import { createSocket, Socket } from 'node:dgram';
 import { once } from 'node:events';
 import { networkInterfaces } from 'node:os';
 import t, { type Test } from 'tap';
+import { parseConfig } from '../src/config/load.js';
 import { EDE, RCODE, TYPE } from '../src/dns/constants.js';
 import { exchangeUdp } from '../src/forward/exchange.js';
 import { readResolvConf, withoutScope } from '../src/forward/resolv-conf.js';
@@ -93,4 +94,13 @@ t.test('a host without descriptors fails its questions, and does not take its up
   });
   t.match(client.forwarder.groups()[0]!.group.upstreams[0], { down: false, failures: 0 });
   t.match(await client.ask('b.example', 'A'), { answers: [{ address: '192.0.2.1' }] });
+});
+
+t.test('no server is asked for localhost, whatever the configuration says', (t) => {
+  const config = (domain: string) =>
+    `version: 1\nzones: [{ name: svc.test, registry: { type: file, path: s.yaml } }]\nforward: { upstreams: ["192.0.2.1:53"], domains: { ${domain}: ["192.0.2.2:53"] } }\n`;
+  for (const domain of ['localhost', 'Dev.LocalHost'])
+    t.throws(() => parseConfig(config(domain), 'holdfast.yaml'), /is this host, whose name is never forwarded/);
+  t.doesNotThrow(() => parseConfig(config('onion'), 'holdfast.yaml'));
+  t.end();
 });

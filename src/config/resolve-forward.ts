@@ -23,6 +23,8 @@ export function resolveForward(values: ConfigValues, absolute: (path: string) =>
     const domain = key.toLowerCase().replace(/\.$/, '');
     const zone = names.find((name) => domain === name || domain.endsWith(`.${name}`));
     if (zone !== undefined) throw new ResolveFault(at, `lies in the zone ${zone}, whose names are never forwarded`);
+    // RFC 6761 s.6.3: whatever a server said of it, programs would take it for this host.
+    if (/(?:^|\.)localhost$/.test(domain)) throw new ResolveFault(at, 'is this host, whose name is never forwarded');
     checkServers(servers, at, listen);
     return { domain, upstreams: servers };
   });

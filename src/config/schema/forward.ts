@@ -24,7 +24,7 @@ export const forwardOptions = {
   domains: map(
     servers('Servers of the domain.'),
     (key) => (domain.schema.safeParse(key).success ? undefined : 'expected a domain name such as corp.example'),
-    'Domains with servers of their own, such as `corp.example: ["10.0.0.53:53"]`. The longest that fits wins. None may lie in a zone; special names such as `local` may stand here.',
+    'Domains with servers of their own, such as `corp.example: ["10.0.0.53:53"]`. The longest that fits wins. None may lie in a zone; special names such as `local` may stand here, `localhost` may not.',
     { default: {} },
   ),
   hosts: hostsFile(
