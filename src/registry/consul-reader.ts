@@ -5,7 +5,8 @@
 import type { Ms } from '../system/clock.js';
 import type { Failure } from './adapter.js';
 import type { ConsulClient, ConsulReply } from './consul-client.js';
-import { answerOf, type ConsulMirror, type Findings } from './consul-mirror.js';
+import { answerOf, type Findings } from './consul-findings.js';
+import type { ConsulMirror } from './consul-mirror.js';
 import { ReadPlan } from './consul-reads.js';
 import { sleep } from './consul-watch.js';
 import { isFailure } from './http-failure.js';
