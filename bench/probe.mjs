@@ -31,6 +31,7 @@ const options = new Command('bench:probe')
   .description('CPU, memory and regularity of TCP probes of very many endpoints')
   .option('--endpoints <n>', 'endpoints', Number, 20_000)
   .option('--minutes <n>', 'of each phase', Number, 2)
+  .option('--overload-minutes <n>', 'of the last one, at most', Number, 2)
   .option('--phases <names>', 'of plain, lossy and overload', (text) => text.split(','), ['plain', 'lossy', 'overload'])
   .parse()
   .opts();
@@ -78,12 +79,12 @@ await atWorkbench(async (bench) => {
   await allPass(admin, endpoints);
   say(`${count(endpoints)} endpoints are probed, load ${load()}`);
 
-  const phase = async (title, intervalS) => {
+  const phase = async (title, intervalS, minutes = options.minutes) => {
     await sleep(2 * INTERVAL_S * 1000);
     acceptor.signal('SIGUSR1');
     const before = await readings(admin, prober);
     const most = { tracked: 0, timeWait: 0, heldBack: 0 };
-    const end = performance.now() + options.minutes * 60_000;
+    const end = performance.now() + minutes * 60_000;
     let after = before;
     while (performance.now() < end) {
       await sleep(1_000);
@@ -125,7 +126,8 @@ await atWorkbench(async (bench) => {
     await prober.stop();
     prober = startProber(config);
     await allPass(admin, endpoints);
-    phases.push(await phase(`${OVERLOAD} times the load`));
+    const least = Math.min(options.minutes, options.overloadMinutes);
+    phases.push(await phase(`${OVERLOAD} times the load, ${least} min`, undefined, least));
   }
   report(phases, idle, bareUs);
 });
