@@ -30,9 +30,10 @@ export class Served {
   readonly workers: { readonly name: string; readonly worker: Worker }[] = [];
 
   /** `odd`: what is odd about the UDP threads, see server-odd-worker.ts. */
-  constructor(transport: 'auto' | 'batched' | 'portable', odd?: string) {
+  constructor(transport: 'auto' | 'batched' | 'portable', odd?: string, spareAfter?: number) {
     this.server = new AnswerServer({
       transport,
+      ...(spareAfter === undefined ? {} : { spareAfter }),
       log: (level, event, fields) => this.log.push({ level, event, fields }),
       createWorker: (file, options) => {
         const strange = odd !== undefined && fileURLToPath(file).includes('udp-worker');

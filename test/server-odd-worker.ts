@@ -98,6 +98,21 @@ function poisoned(): void {
   };
 }
 
+/** The thread throws where nothing catches it, when it has answered a query for the name `die`. */
+function mortal(): void {
+  const { parse } = Query.prototype;
+  const { endBatch } = Responder.prototype;
+  let last = false;
+  Query.prototype.parse = function (this: Query, query, length) {
+    last ||= query[12] === 3 && Buffer.from(query.subarray(13, 16)).toString() === 'die';
+    return parse.call(this, query, length);
+  };
+  Responder.prototype.endBatch = function (this: Responder) {
+    endBatch.call(this);
+    if (last) throw new Error('mortal');
+  };
+}
+
 /** The responder never returns from a query for the name `hang`. */
 function hanging(): void {
   const parse = Query.prototype.parse;
@@ -119,6 +134,7 @@ const ODDITIES: Record<string, () => void> = {
   'stuttering send': stutteringSend,
   collecting: () => collectAllTheTime(100),
   poisoned,
+  mortal,
   hanging,
   stillborn,
 };

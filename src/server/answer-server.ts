@@ -3,11 +3,11 @@
  * listen on and which table to read, restarts one that dies, and reports. It answers nothing itself, so a busy
  * control thread delays no answer.
  */
-import { Worker } from 'node:worker_threads';
 import type { SharedTable } from '../answers/shared.js';
 import type { ListenAddress } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
-import { AnswerThread, type AnswerThreadEvents, type CreateWorker } from './answer-thread.js';
+import { AnswerThread, type AnswerThreadEvents } from './answer-thread.js';
+import { AnswerWorkers } from './answer-workers.js';
 import { Backoff } from './backoff.js';
 import { BoundSockets } from './bound-sockets.js';
 import { ForeignQuestions } from './foreign-questions.js';
@@ -26,9 +26,9 @@ import {
   type ServerLog,
 } from './settings.js';
 import { type TcpLimits, tcpLimits } from './tcp-limits.js';
+import { errorText } from './thread-reports.js';
 import { TransportChoice } from './transport-choice.js';
 import { TransportTotalizer, type TransportTotals } from './transport-totals.js';
-import type { UdpWorkerData } from './udp-worker.js';
 
 export type { AnswerForeign, ForeignQuestion, ReplyForeign } from './handover-desk.js';
 export type { AnswerServerOptions, AnswerSettings, ForwardSettings, ServerLog } from './settings.js';
@@ -46,9 +46,7 @@ const SILENT_MS: Ms = 5_000;
 
 export class AnswerServer {
   readonly #log: ServerLog;
-  readonly #create: CreateWorker;
-  /** Whether UDP threads load the native calls as they start. */
-  #native: boolean;
+  readonly #workers: AnswerWorkers;
   #udp: AnswerThread[];
   /** From `start` on: until then it would only take time from what the first answer waits for. */
   #tcp: AnswerThread | undefined;
@@ -79,7 +77,7 @@ export class AnswerServer {
   #restarts = 0;
   readonly #events: AnswerThreadEvents = {
     message: (thread, message) => this.#heard(thread, message),
-    died: (thread, error) => this.#died(thread, error),
+    died: (thread, error, next) => this.#died(thread, error, next),
     again: (thread) => {
       if (this.#settings) this.#startThread(thread);
     },
@@ -89,8 +87,8 @@ export class AnswerServer {
   /** Starts the first UDP thread at once, so that it loads while the caller reads its configuration. It does not keep the process alive before `start`. */
   constructor(options: AnswerServerOptions) {
     this.#log = options.log;
-    this.#create = options.createWorker ?? ((file, workerOptions) => new Worker(file, workerOptions));
-    this.#native = process.platform === 'linux' && options.transport !== 'portable';
+    const native = process.platform === 'linux' && options.transport !== 'portable';
+    this.#workers = new AnswerWorkers(options, native);
     this.#board = new ListenBoard(options.log);
     this.#inherited = new InheritedSockets(options.inherited);
     this.#udp = [this.#thread('udp', 0)];
@@ -119,7 +117,7 @@ export class AnswerServer {
     this.#choice = new TransportChoice(settings, this.#log);
     this.#wanted = this.#choice.wanted;
     this.#portableReason = this.#choice.reason;
-    this.#native = this.#wanted === 'batched';
+    this.#workers.native = this.#wanted === 'batched';
     this.#tcpLimits = tcpLimits(settings.tcp ?? {});
     this.#listen = await choosePorts(settings.listen, this.#listen);
     this.#plans = planSockets(this.#listen);
@@ -131,7 +129,10 @@ export class AnswerServer {
       await this.stop();
       throw error;
     });
-    if (this.#plans.some((plan) => this.#board.bound(plan.key))) return;
+    if (this.#plans.some((plan) => this.#board.bound(plan.key))) {
+      this.#workers.keepSpare();
+      return;
+    }
     const reasons = await this.#board.reasons();
     await this.stop();
     throw new ListenError(
@@ -215,7 +216,7 @@ export class AnswerServer {
   stop(): Promise<void> {
     this.#stopped ??= (async () => {
       clearTimeout(this.#retry);
-      await Promise.all(this.#threads().map((thread) => thread.stop()));
+      await Promise.all([this.#workers, ...this.#threads()].map((stoppable) => stoppable.stop()));
       for (const thread of this.#threads()) this.#leaveTable(thread);
       this.#sockets.closeAll();
       this.#transport = 'none';
@@ -236,8 +237,7 @@ export class AnswerServer {
   }
 
   #thread(kind: 'udp' | 'tcp', index: number): AnswerThread {
-    const data: UdpWorkerData = { native: this.#native };
-    return new AnswerThread({ kind, index, data, create: this.#create, events: this.#events });
+    return new AnswerThread({ kind, index, workers: this.#workers, events: this.#events });
   }
 
   #startThread(thread: AnswerThread): void {
@@ -350,13 +350,10 @@ export class AnswerServer {
     }, this.#retryBackoff.next());
   }
 
-  #died(thread: AnswerThread, error: unknown): void {
+  #died(thread: AnswerThread, error: unknown, next: string): void {
     this.#restarts++;
     this.#leaveTable(thread);
-    this.#log('error', 'answer-thread-died', {
-      thread: thread.name,
-      error: error instanceof Error ? (error.stack ?? error.message) : String(error),
-    });
+    this.#log('error', 'answer-thread-died', { thread: thread.name, next, error: errorText(error) });
     if (this.#restarts >= START_DEATHS && this.#transport === 'none')
       this.#rounds.fail(new Error(`answer threads die as they start: ${error}`));
     this.#settle();
@@ -370,7 +367,7 @@ export class AnswerServer {
   #fellBack(reason: string): void {
     this.#wanted = 'portable';
     this.#portableReason = reason;
-    this.#native = false;
+    this.#workers.native = false;
     this.#log('warn', 'transport-portable', {
       message: `batched UDP is not to be had here, using node:dgram: ${reason}`,
     });
@@ -382,7 +379,7 @@ export class AnswerServer {
     if (this.#wanted === 'portable') return;
     this.#wanted = 'portable';
     this.#portableReason = `the batched one failed: ${reason}`;
-    this.#native = false;
+    this.#workers.native = false;
     this.#transport = 'none';
     this.#log('warn', 'transport-portable', { message: `batched UDP failed, using node:dgram: ${reason}` });
     const old = this.#udp;

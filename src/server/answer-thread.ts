@@ -1,7 +1,8 @@
 /** One answer thread as the control thread holds it: started again when it dies, stopped by its flag, counted. */
 import { closeSync, writeSync } from 'node:fs';
-import type { Worker, WorkerOptions } from 'node:worker_threads';
+import type { Worker } from 'node:worker_threads';
 import type { Ms } from '../system/clock.js';
+import type { AnswerWorkers } from './answer-workers.js';
 import { Backoff } from './backoff.js';
 import { COUNTER_WORDS } from './counters.js';
 import { handoverMemory } from './handover.js';
@@ -15,12 +16,10 @@ import {
   TRANSPORT_COUNTERS,
 } from './messages.js';
 
-export type CreateWorker = (file: URL, options: WorkerOptions) => Worker;
-
 export interface AnswerThreadEvents {
   readonly message: (thread: AnswerThread, message: FromThread) => void;
-  /** It ended without having been told to. */
-  readonly died: (thread: AnswerThread, error: unknown) => void;
+  /** It ended without having been told to, or is about to. `next`: what takes its place. */
+  readonly died: (thread: AnswerThread, error: unknown, next: string) => void;
   /** It has been started again after a death and knows nothing yet. */
   readonly again: (thread: AnswerThread) => void;
 }
@@ -29,8 +28,7 @@ export interface AnswerThreadOptions {
   readonly kind: 'udp' | 'tcp';
   /** Among the threads of its kind. */
   readonly index: number;
-  readonly data: unknown;
-  readonly create: CreateWorker;
+  readonly workers: AnswerWorkers;
   readonly events: AnswerThreadEvents;
 }
 
@@ -41,11 +39,6 @@ const RESPAWN_LONGEST_MS = 5_000;
 /** After so long a life the next one begins at once. */
 const CALM_MS = 10_000;
 const ONE = new Uint8Array(new BigUint64Array([1n]).buffer);
-
-const FILES = {
-  udp: new URL('./udp-worker.js', import.meta.url),
-  tcp: new URL('./tcp-worker.js', import.meta.url),
-};
 
 export class AnswerThread {
   readonly kind: 'udp' | 'tcp';
@@ -68,7 +61,8 @@ export class AnswerThread {
   #turnedAt: Ms = performance.now();
   #spawnedAt = 0;
   #respawn: NodeJS.Timeout | undefined;
-  #ended: Promise<void> = Promise.resolve();
+  /** Settled while no thread runs, one that is about to end included. */
+  #ended: Promise<unknown> = Promise.resolve();
   #stopping = false;
 
   /** Starts the thread. It does not keep the process alive until `ref`. */
@@ -78,7 +72,7 @@ export class AnswerThread {
     this.name = options.kind === 'udp' ? `udp-${options.index}` : 'tcp';
     this.#options = options;
     this.control[EVENT_FD] = -1;
-    this.#spawn();
+    this.#run(this.#newWorker());
   }
 
   ref(): void {
@@ -122,38 +116,52 @@ export class AnswerThread {
     if (eventFd >= 0) closeSync(eventFd);
   }
 
-  #spawn(): void {
-    const { create, data, events } = this.#options;
-    const worker = create(FILES[this.kind], { name: this.name, workerData: data });
+  #newWorker(): Worker {
+    return this.#options.workers.create(this.kind, this.name);
+  }
+
+  #run(worker: Worker): void {
+    const { events } = this.#options;
     let failure: unknown;
     this.#worker = worker;
     this.#spawnedAt = performance.now();
-    worker.unref();
-    worker.on('message', (message: FromThread) => events.message(this, message));
+    const died = (error: unknown): void => {
+      if (this.#worker !== worker) return;
+      this.#worker = undefined;
+      if (!this.#stopping) this.#died(error);
+    };
+    worker.on('message', (message: FromThread) => {
+      // Its end takes a while, and the next one need not wait for it.
+      if (message.type === 'failed') died(message.error);
+      else events.message(this, message);
+    });
     worker.on('error', (error) => {
       failure = error;
     });
-    this.#ended = new Promise((resolve) => {
+    const ended = new Promise<void>((resolve) => {
       worker.on('exit', (code) => {
-        this.#worker = undefined;
         resolve();
-        if (!this.#stopping) this.#died(failure ?? `ended with code ${code}`);
+        died(failure ?? `ended with code ${code}`);
       });
     });
+    this.#ended = Promise.all([this.#ended, ended]);
   }
 
   #died(error: unknown): void {
+    const { workers, events } = this.#options;
     if (performance.now() - this.#spawnedAt > CALM_MS) this.#backoff.reset();
     const first = this.#backoff.failures === 0;
     const wait = this.#backoff.next();
-    this.#options.events.died(this, error);
+    // The first death in a while is made good at once, and only that takes the spare.
+    const spare = first && this.kind === 'udp' ? workers.takeSpare() : undefined;
+    events.died(this, error, spare ? 'the spare thread' : first ? 'a new thread' : `a new thread in ${wait} ms`);
     const again = (): void => {
-      this.#spawn();
-      this.#options.events.again(this);
+      this.#run(spare ?? this.#newWorker());
+      events.again(this);
     };
-    // The first death in a while is made good at once.
     if (first) again();
     else this.#respawn = setTimeout(again, wait);
+    workers.keepSpare();
   }
 
   #wake(): void {

@@ -118,5 +118,7 @@ export type FromThread =
       readonly event: string;
       readonly fields: Readonly<Record<string, unknown>>;
     }
+  /** UDP, batched: the loop threw. The thread ends, and touches nothing of what it shares any more. */
+  | { readonly type: 'failed'; readonly error: string }
   /** UDP, batched: a native call failed for good. The thread ends; its sockets stay open. */
   | { readonly type: 'unusable'; readonly reason: string };

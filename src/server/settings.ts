@@ -1,7 +1,8 @@
 /** What the answer server is told. */
+import type { Worker, WorkerOptions } from 'node:worker_threads';
 import type { AnswerTable } from '../answers/table.js';
 import type { ListenAddress } from '../config/types.js';
-import type { CreateWorker } from './answer-thread.js';
+import type { Ms } from '../system/clock.js';
 import type { AnswerForeign } from './handover-desk.js';
 import type { InheritedSocket } from './inherited-sockets.js';
 import type { TcpLimits } from './tcp-limits.js';
@@ -13,6 +14,8 @@ export type ServerLog = (
   fields: Readonly<Record<string, unknown>>,
 ) => void;
 
+export type CreateWorker = (file: URL, options: WorkerOptions) => Worker;
+
 export interface AnswerServerOptions {
   readonly log: ServerLog;
   /** The transport that `start` will ask for, when it is known already: saves loading the other. */
@@ -21,6 +24,8 @@ export interface AnswerServerOptions {
   readonly inherited?: readonly InheritedSocket[];
   /** How a thread is started; a test may look on. */
   readonly createWorker?: CreateWorker;
+  /** How long after the start, and after it was used, the spare thread is made; a test is in a hurry. */
+  readonly spareAfter?: Ms;
 }
 
 /** Names that no zone owns. */

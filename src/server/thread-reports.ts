@@ -16,11 +16,16 @@ export function tried(
   return { type: 'tried', sequence: message.sequence, results };
 }
 
+/** What a log line says of something that was thrown. */
+export function errorText(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}
+
 /** Reports the first failure of a kind to answer a query; the counter tells of the rest. */
 export function failureReporter(say: (message: FromThread) => void, thread: string): (error: unknown) => void {
   const told = new Set<string>();
   return (error) => {
-    const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    const text = errorText(error);
     if (told.has(text) || told.size >= 16) return;
     told.add(text);
     say({ type: 'log', level: 'error', event: 'answer-failed', fields: { thread, error: text } });

@@ -7,19 +7,20 @@ import { createEventFd } from './linux-sockets.js';
 import { EVENT_FD, type FromThread, type ListenMessage, PULSE, type StartMessage, type ToThread } from './messages.js';
 import type { PortableUdp } from './portable-udp.js';
 import { Responder } from './respond.js';
-import { failureReporter, tried } from './thread-reports.js';
+import { errorText, failureReporter, tried } from './thread-reports.js';
 
 /** Answers that the kernel does not take at once have so long to leave at a stop. */
 const STOP_GRACE_MS = 1_000;
 /** More than other processes of this core get, so that a burning control thread delays no answer. */
 const PRIORITY = -10;
+const USUAL_PRIORITY = 0;
 const PRIO_PROCESS = 0;
 /** The least that the kernel takes: a thread that wakes to answer waits for no other's turn to end. */
 const SLICE_NS = 100_000;
 const PULSE_MS = 1_000;
 
 export interface UdpWorkerData {
-  /** Load the native calls at once, while the control thread reads its configuration. */
+  /** Load the native calls at once, while the control thread reads its configuration; else the portable transport. */
   readonly native: boolean;
 }
 
@@ -30,7 +31,9 @@ const handedOver = (): void => say({ type: 'handed-over' });
 const log = (level: 'info' | 'warn', event: string, fields: Readonly<Record<string, unknown>>): void =>
   say({ type: 'log', level, event, fields });
 
-const early = (workerData as UdpWorkerData).native ? loadLinuxCalls() : undefined;
+const { native } = workerData as UdpWorkerData;
+const early = native ? loadLinuxCalls() : undefined;
+if (!native) void import('./portable-udp.js');
 let portable: { readonly responder: Responder; readonly udp: PortableUdp } | undefined;
 
 async function start(message: StartMessage): Promise<void> {
@@ -97,7 +100,12 @@ function runBatched(
     udp.listen(message.listen);
     udp.run();
   } catch (error) {
-    if (!(error instanceof TransportUnusable)) throw error;
+    if (!(error instanceof TransportUnusable)) {
+      // The end of a thread takes milliseconds: who takes its place goes before.
+      calls.setpriority(PRIO_PROCESS, 0, USUAL_PRIORITY);
+      say({ type: 'failed', error: errorText(error) });
+      throw error;
+    }
     say({ type: 'unusable', reason: error.message });
   }
   return undefined;
