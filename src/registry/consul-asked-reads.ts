@@ -1,14 +1,12 @@
 /** Reads of services that are known on demand: one answer of Consul's about one of them, and whether it may be believed. */
 import type { Ms } from '../system/clock.js';
 import type { Failure } from './adapter.js';
-import type { AskedPart, TableIndexes } from './consul-asked-service.js';
+import type { AskedPart } from './consul-asked-service.js';
 import type { ConsulClient, ConsulQuery, ConsulReply } from './consul-client.js';
+import { NO_NODE, NO_STATE, type TableIndexes } from './consul-progress.js';
 import { isFailure } from './http-failure.js';
 import type { RequestGate } from './request-gate.js';
 
-/** No node and no check has these: the answer is nothing but the index. */
-const NO_NODE = { 'node-meta': 'holdfast-liveness:read' };
-const NO_STATE = 'health/state/none';
 /** A server that is not the leader has taken in by then what the leader had. */
 const SETTLED_MS: Ms = 2_000;
 

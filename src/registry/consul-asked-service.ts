@@ -1,15 +1,10 @@
 /** One service that is known on demand (R33): what Consul answered about it last, in each datacenter, and when. */
 import { contentsOf, type Entry, readServiceAnswer, type ServiceAnswer } from './consul-answer.js';
 import type { ConsulReply } from './consul-client.js';
+import type { TableIndexes } from './consul-progress.js';
 import { Notes } from './notes.js';
 import type { Listing, Rejected } from './registry.js';
 import { type AddressPolicy, collapseRows } from './rows.js';
-
-/** The indexes of the catalog and of the checks as a whole: what a source has to tell of changes of anything. */
-export interface TableIndexes {
-  readonly catalog: bigint;
-  readonly checks: bigint;
-}
 
 /** What is known of the service in one datacenter. */
 export class AskedPart {

@@ -12,6 +12,7 @@ import { answerOf, type Findings } from './consul-findings.js';
 import { HotWatches } from './consul-hot.js';
 import { type ListReply, type ListSource, lagOf, readList } from './consul-list.js';
 import type { ConsulMirror } from './consul-mirror.js';
+import { NO_NODE, NO_STATE, Progress } from './consul-progress.js';
 import { ConsulReader } from './consul-reader.js';
 import { readSummary, SUMMARY_PATH, SummaryPace } from './consul-summary.js';
 import { sleep, type Take, watchList } from './consul-watch.js';
@@ -30,9 +31,6 @@ const FEW_MS: Ms = 1_000;
 const MANY = 200;
 const READ_MS: Ms = 5_000;
 const LONG_MS: Ms = 3_600_000;
-/** No node and no check has these: the answer is nothing but the index. */
-const NO_NODE = { 'node-meta': 'holdfast-liveness:read' };
-const NO_STATE = 'health/state/none';
 
 const LISTS = ['nodes', 'checks', 'services'] as const;
 type ListName = (typeof LISTS)[number];
@@ -51,8 +49,7 @@ export class ConsulDatacenter {
   readonly #summary = new SummaryPace();
   /** So long it may take to find out what became of checks that left a list of bad ones. */
   #doubtUntil: Ms = 0;
-  /** The indexes that the last liveness read found. */
-  #target: Record<'catalog' | 'checks', bigint> | undefined;
+  readonly #progress = new Progress();
   #asked: readonly string[] = [];
   #changed = new Set<string>();
   #news: () => void = () => undefined;
@@ -139,7 +136,7 @@ export class ConsulDatacenter {
     this.#reader.plan.compared(services.index);
     this.#origin = origin;
     this.#reader.origin = origin;
-    this.#target = undefined;
+    this.#progress.listed();
     this.#doubt = lists.find((list) => list.doubt !== undefined)?.doubt;
     return await this.#reader.refresh(signal);
   }
@@ -166,9 +163,8 @@ export class ConsulDatacenter {
   }
 
   /**
-   * The present indexes, of answers without anything in them. Under churn the watches are always a little behind: what
-   * counts is that they have come as far as the registry was at the read before. Checks that pass have an index, too,
-   * which moves without anything to tell: then the lists of bad ones are compared.
+   * The present indexes, of answers without anything in them. Checks that pass have an index, too, which moves without
+   * anything to tell: then the lists of bad ones are compared.
    */
   async present(signal: AbortSignal, deadline: Ms): Promise<Presence> {
     const indexes = this.#indexes;
@@ -191,16 +187,7 @@ export class ConsulDatacenter {
       if (same) this.#knowChecks(checks.index);
     }
     const taken = { catalog: max(indexes.services, indexes.nodes), checks: this.#checksIndex };
-    const now = { catalog: catalog.index, checks: checks.index };
-    // Lower ones come from a server that lags, or from another lineage: a list tells.
-    if (now.catalog < taken.catalog || now.checks < taken.checks) return { kind: 'lost' };
-    const reached = (goal: typeof now): boolean => taken.catalog >= goal.catalog && taken.checks >= goal.checks;
-    if (this.#target === undefined || reached(this.#target)) {
-      const first = this.#target === undefined;
-      this.#target = now;
-      return !first || reached(now) ? { kind: 'same' } : { kind: 'behind' };
-    }
-    return { kind: 'behind' };
+    return this.#progress.judge(taken, { catalog: catalog.index, checks: checks.index });
   }
 
   #newReader(): ConsulReader {

@@ -10,27 +10,17 @@ import {
   type BadFindings,
   type Findings,
   isOlder,
-  keyOf,
   newestOf,
   sameInstances,
   sameNode,
   tagsText,
 } from './consul-findings.js';
 import { type ConsulNode, checkOfMeta, type Instance, readInstance, readNode, toRow } from './consul-instance.js';
+import { type KnownService, ServiceTable } from './consul-service-table.js';
 import type { ServiceSummary } from './consul-summary.js';
 import type { Notes } from './notes.js';
 import type { ListedCheck, ListedNode, Row } from './registry.js';
 import type { AddressPolicy } from './rows.js';
-
-interface Service {
-  /** As the list of services has them, in one text. */
-  tags: string;
-  instances: readonly Instance[] | undefined;
-  /** Its last answer was not whole. */
-  filtered: boolean;
-  /** It is in the list. */
-  listed: boolean;
-}
 
 const STRANGE = 'the answer is not that of Consul';
 /** R6: of another lineage, which a list tells, or from a server that lags. */
@@ -47,17 +37,13 @@ export class ConsulMirror {
   readonly #datacenter: string;
   readonly #wanted: (service: string) => boolean;
   readonly #limits: LimitsConfig | undefined;
-  /** Instances of all services. */
-  #size = 0;
-  readonly #services = new Map<string, Service>();
+  readonly #services = new ServiceTable();
   #nodes = new Map<string, ConsulNode>();
   /** Another number, other nodes. */
   nodesVersion = 0;
   readonly #checks = new CheckTable();
   /** Of the list of nodes. */
   #nodesIndex = -1;
-  /** Services by node. */
-  readonly #onNode = new Map<string, Set<string>>();
 
   /**
    * @param wanted of the others nothing is kept but that they are there
@@ -77,17 +63,18 @@ export class ConsulMirror {
 
   /** Services that have rows here, or are listed without. */
   get names(): ReadonlyMap<string, unknown> {
-    return this.#services;
+    return this.#services.names;
   }
 
   /** R6: why it is over the limits, counted before anything is made of it. An endpoint may be listed twice. */
   get over(): string | undefined {
     const { maxServices, maxEndpoints } = this.#limits ?? NO_LIMITS;
-    if (this.#services.size > maxServices) {
-      return `${this.#services.size} services, more than limits.maxServices (${maxServices})`;
+    const { names, size } = this.#services;
+    if (names.size > maxServices) {
+      return `${names.size} services, more than limits.maxServices (${maxServices})`;
     }
-    if (this.#size <= 2 * maxEndpoints) return undefined;
-    return `${this.#size} instances or more, more than limits.maxEndpoints (${maxEndpoints}) has room for`;
+    if (size <= 2 * maxEndpoints) return undefined;
+    return `${size} instances or more, more than limits.maxEndpoints (${maxEndpoints}) has room for`;
   }
 
   get nodes(): ReadonlyMap<string, ConsulNode> {
@@ -102,19 +89,19 @@ export class ConsulMirror {
     for (const [name, list] of seen) {
       const tags = tagsText(list);
       const known = this.#services.get(name);
-      if (known === undefined) this.#services.set(name, { tags, instances: undefined, filtered: false, listed: true });
+      if (known === undefined) this.#services.add(name, tags);
       else if (known.tags === tags && known.instances !== undefined && known.listed) continue;
       else Object.assign(known, { tags, listed: true });
       findings.unread.add(name);
     }
-    for (const [name, service] of this.#services) {
+    for (const [name, service] of this.#services.names) {
       if (seen.has(name)) continue;
       if (filtered) {
         // Hidden, or gone: its own answer tells, once.
         if (service.listed) findings.unread.add(name);
         service.listed = false;
       } else {
-        this.#drop(name);
+        this.#services.drop(name);
         findings.changed.add(name);
       }
     }
@@ -135,7 +122,7 @@ export class ConsulMirror {
     let others = false;
     for (const check of news.left) {
       const { node, serviceId, service } = check;
-      const name = this.#serviceOf(check);
+      const name = this.#services.ofCheck(check);
       const known = serviceId === '' ? this.#nodes.has(node.toLowerCase()) : this.#services.has(name);
       if (!known) this.#checks.drop(node, serviceId, service);
       else if (serviceId === '') others = true;
@@ -184,20 +171,7 @@ export class ConsulMirror {
 
   /** Services that have other instances by now than those that are known, as far as a summary of all tells. */
   differing(summaries: readonly ServiceSummary[]): Set<string> {
-    const differ = new Set<string>();
-    const seen = new Set<string>();
-    for (const { name, instances, nodes } of summaries) {
-      seen.add(name);
-      const known = this.#services.get(name);
-      if (known?.instances === undefined || known.filtered) continue;
-      const here = new Set(known.instances.map(({ node }) => node));
-      const same = instances === known.instances.length && nodes.length === here.size;
-      if (!same || !nodes.every((node) => here.has(node))) differ.add(name);
-    }
-    for (const [name, { instances, filtered }] of this.#services) {
-      if (!seen.has(name) && !filtered && instances !== undefined && instances.length > 0) differ.add(name);
-    }
-    return differ;
+    return this.#services.differing(summaries);
   }
 
   /** The answer about one service. A text says why it is not taken in. */
@@ -227,14 +201,14 @@ export class ConsulMirror {
     const news = this.#checks.takeGroups(groups, checks, index);
     if (news === undefined) return STRANGE;
     for (const check of [...news.changed, ...news.gone]) this.#touch(check, changed);
-    const lost = this.#replace(name, service, service.instances ?? [], instances, filtered);
+    const lost = this.#services.replace(name, service.instances ?? [], instances, filtered);
     if (!filtered) {
       this.#dropChecks(name, lost);
       this.#settleDoubts(name, groups);
     }
     service.filtered = filtered;
     // It is not in the list any more, and nothing of it is hidden: it has gone.
-    if (!service.listed && !filtered && instances.length === 0) this.#drop(name);
+    if (!service.listed && !filtered && instances.length === 0) this.#services.drop(name);
     return { changed, unread: NONE.unread, lost: lost.length > 0, newest: newestOf(instances) };
   }
 
@@ -249,7 +223,7 @@ export class ConsulMirror {
     const node = readNode(Node, this.#datacenter);
     if (node === undefined || (Services != null && !Array.isArray(Services))) return STRANGE;
     const here = new Map<string, Instance[]>();
-    for (const name of this.#onNode.get(node.name.toLowerCase()) ?? []) here.set(name, []);
+    for (const name of this.#services.on(node.name)) here.set(name, []);
     for (const value of (Services ?? []) as ({ Service?: unknown } | null)[]) {
       const instance = readInstance(value, node.name);
       const name = value?.Service;
@@ -258,7 +232,7 @@ export class ConsulMirror {
       if (others === undefined) here.set(name, [instance]);
       else others.push(instance);
     }
-    const onNode = ({ instances }: Service): readonly Instance[] =>
+    const onNode = ({ instances }: KnownService): readonly Instance[] =>
       (instances ?? []).filter((instance) => instance.node.toLowerCase() === node.name.toLowerCase());
     for (const [name, instances] of here) {
       const service = this.#services.get(name);
@@ -275,7 +249,7 @@ export class ConsulMirror {
       else {
         const old = onNode(service);
         if (sameInstances(old, instances)) continue;
-        lost.set(name, this.#replace(name, service, old, instances, filtered));
+        lost.set(name, this.#services.replace(name, old, instances, filtered));
         changed.add(name);
       }
     }
@@ -331,12 +305,12 @@ export class ConsulMirror {
     const changed = new Set<string>();
     const unread = new Set<string>();
     for (const check of checks) {
-      const name = this.#serviceOf(check);
-      if (check.serviceId === '' || this.#has(name, check)) this.#touch(check, changed);
+      const name = this.#services.ofCheck(check);
+      if (check.serviceId === '' || this.#services.hasInstance(name, check)) this.#touch(check, changed);
       else if (this.#services.has(name)) unread.add(name);
     }
     for (const check of gone) {
-      const name = this.#serviceOf(check);
+      const name = this.#services.ofCheck(check);
       // The check went, or the instance with it: there is nothing to tell before that is known.
       if (check.serviceId === '') this.#touch(check, changed);
       else if (this.#services.has(name)) unread.add(name);
@@ -344,45 +318,12 @@ export class ConsulMirror {
     return { changed, unread };
   }
 
-  /** The service whose instance has the id by now. Consul keeps the name that it had when the check was registered. */
-  #serviceOf(check: Pick<KnownCheck, 'node' | 'serviceId' | 'service'>): string {
-    const { node, serviceId, service } = check;
-    if (serviceId === '' || this.#has(service, check)) return service;
-    for (const name of this.#onNode.get(node.toLowerCase()) ?? []) if (this.#has(name, check)) return name;
-    return service;
-  }
-
-  #has(name: string, { node, serviceId }: Pick<KnownCheck, 'node' | 'serviceId'>): boolean {
-    const instances = this.#services.get(name)?.instances ?? [];
-    return instances.some((instance) => instance.serviceId === serviceId && instance.node === node);
-  }
-
   /** Checks go with their instance, unless it is another service's by now. */
   #dropChecks(name: string, lost: readonly Instance[]): void {
     for (const { node, serviceId } of lost) {
-      const service = this.#serviceOf({ node, serviceId, service: name });
+      const service = this.#services.ofCheck({ node, serviceId, service: name });
       if (service === name) this.#checks.drop(node, serviceId, name);
     }
-  }
-
-  /** Puts the instances of a service that an answer is about in the place of those that were known. Returns those that are lost. */
-  #replace(
-    name: string,
-    service: Service,
-    before: readonly Instance[],
-    now: readonly Instance[],
-    filtered: boolean,
-  ): readonly Instance[] {
-    const keys = new Set(now.map(keyOf));
-    const missing = before.filter((instance) => !keys.has(keyOf(instance)));
-    const others = (service.instances ?? []).filter((instance) => !before.includes(instance));
-    this.#leaveNodes(name, service.instances);
-    // What is hidden stands as it was last seen.
-    this.#size -= service.instances?.length ?? 0;
-    service.instances = [...others, ...now, ...(filtered ? missing : [])];
-    this.#size += service.instances.length;
-    for (const { node } of service.instances) this.#put(node, name);
-    return missing;
   }
 
   /** What is doubted of a service, and no check of an instance that it has, went with its instance. */
@@ -393,13 +334,13 @@ export class ConsulMirror {
   }
 
   #touch(check: KnownCheck, changed: Set<string>): void {
-    const name = this.#serviceOf(check);
+    const name = this.#services.ofCheck(check);
     if (check.serviceId === '') this.#touchNode(check.node.toLowerCase(), changed);
     else if (this.#services.has(name)) changed.add(name);
   }
 
   #touchNode(key: string, changed: Set<string>): void {
-    for (const name of this.#onNode.get(key) ?? []) changed.add(name);
+    for (const name of this.#services.on(key)) changed.add(name);
   }
 
   #meetNode(node: ConsulNode, changed: Set<string>): void {
@@ -411,23 +352,5 @@ export class ConsulMirror {
       this.#touchNode(key, changed);
     }
     this.#nodes.set(key, node);
-  }
-
-  #put(node: string, name: string): void {
-    const key = node.toLowerCase();
-    const names = this.#onNode.get(key);
-    if (names === undefined) this.#onNode.set(key, new Set([name]));
-    else names.add(name);
-  }
-
-  #leaveNodes(name: string, instances: readonly Instance[] | undefined): void {
-    for (const { node } of instances ?? []) this.#onNode.get(node.toLowerCase())?.delete(name);
-  }
-
-  #drop(name: string): void {
-    const instances = this.#services.get(name)?.instances;
-    this.#size -= instances?.length ?? 0;
-    this.#leaveNodes(name, instances);
-    this.#services.delete(name);
   }
 }
