@@ -75,9 +75,10 @@ export function addresses(observation: Observation): Record<string, string[]> {
 export function following(
   t: Test,
   adapter: Adapter,
-): { loop: SyncLoop; rows: Map<string, readonly Row[]>; reports: Report[] } {
+): { loop: SyncLoop; rows: Map<string, readonly Row[]>; reports: Report[]; renewals: (readonly string[])[] } {
   const rows = new Map<string, readonly Row[]>();
   const reports: Report[] = [];
+  const renewals: (readonly string[])[] = [];
   const loop = new SyncLoop(adapter, {
     clock: bootClock(),
     random: Math.random,
@@ -90,10 +91,11 @@ export function following(
       for (const listing of report.services) rows.set(listing.name, listing.rows);
     },
     watchFailed: () => undefined,
+    renewed: (files) => renewals.push(files),
   });
   loop.start(false);
   t.teardown(() => loop.stop());
-  return { loop, rows, reports };
+  return { loop, rows, reports, renewals };
 }
 
 export async function until(what: string, holds: () => boolean): Promise<void> {

@@ -268,6 +268,9 @@ t.test(
     t.match(await read(true), { kind: 'list', epoch: 'dns', removalsBelievable: true, services: [{ name: 'orders' }] });
     t.same(await read(), { kind: 'confirmed' });
     t.equal(state.transfers, 1, 'the same serial is not transferred again');
+    transfer.readAnew();
+    t.match(await read(), { kind: 'list', epoch: 'dns' }, 'unless another key may show another zone');
+    t.same(await read(), { kind: 'confirmed' });
     state.serial = 0x7fff_ffff;
     t.match(await read(), { kind: 'list', epoch: 'dns' });
     state.serial = 0xffff_fffe;

@@ -39,6 +39,10 @@ export interface FakeFaults {
   readonly mute?: RegExp;
   /** Services that the token does not see. */
   readonly hidden?: (service: string) => boolean;
+  /** The same of one token: services, and instances of them by their node. */
+  readonly hiddenFrom?: Readonly<Record<string, (service: string, node?: string) => boolean>>;
+  /** Tokens that are not good any more. */
+  readonly revoked?: readonly string[];
 }
 
 export class FakeConsul {
@@ -56,9 +60,13 @@ export class FakeConsul {
   /** When the list of checks in a state last became another. */
   #stateIndexes: Record<string, number> = {};
   #index = 10;
+  /** From whom is answered just now. */
+  #hidden: ((service: string, node?: string) => boolean) | undefined;
   faults: FakeFaults = {};
   /** Each request: its path with the query, and when it came. */
   readonly requests: { readonly path: string; readonly at: number }[] = [];
+  /** The token of each request that is under way. */
+  readonly tokens: string[] = [];
   inFlight = 0;
   mostInFlight = 0;
   /** Of each answer about one service. */
@@ -89,6 +97,11 @@ export class FakeConsul {
     this.#server.close();
     for (const socket of this.#sockets) socket.destroy();
     await closed;
+  }
+
+  /** Connections that are open. */
+  get connections(): readonly Socket[] {
+    return [...this.#sockets];
   }
 
   setNode(name: string, address: string): void {
@@ -197,7 +210,12 @@ export class FakeConsul {
     this.requests.push({ path: `${path}${url.search}`, at: performance.now() });
     this.inFlight++;
     this.mostInFlight = Math.max(this.mostInFlight, this.inFlight);
-    res.once('close', () => this.inFlight--);
+    const token = String(req.headers['x-consul-token'] ?? '');
+    this.tokens.push(token);
+    res.once('close', () => {
+      this.inFlight--;
+      this.tokens.splice(this.tokens.indexOf(token), 1);
+    });
     res.on('error', () => undefined);
     const after = url.searchParams.get('index');
     if (after !== null && this.faults.mute?.test(path)) await once(res, 'close');
@@ -206,7 +224,7 @@ export class FakeConsul {
     else if (path.startsWith('health/service/') && this.serviceDelay > 0) {
       await new Promise((resolve) => setTimeout(resolve, this.serviceDelay));
     }
-    if (!res.destroyed) this.#answer(path, url.searchParams, res);
+    if (!res.destroyed) this.#answer(path, url.searchParams, token, res);
   }
 
   /** Until the index of a list is greater. */
@@ -244,7 +262,9 @@ export class FakeConsul {
     return 10;
   }
 
-  #answer(path: string, params: URLSearchParams, res: ServerResponse): void {
+  #answer(path: string, params: URLSearchParams, token: string, res: ServerResponse): void {
+    this.#hidden = this.faults.hidden ?? this.faults.hiddenFrom?.[token];
+    if (this.faults.revoked?.includes(token)) return void res.writeHead(403).end('ACL not found');
     const { headers, headersOf, staleHeaders, status, noLeader, noPathTo, body } = this.faults;
     const stale = params.has('stale');
     if (status?.path.test(path)) return void res.writeHead(status.status).end('');
@@ -260,7 +280,7 @@ export class FakeConsul {
       'x-consul-index': String(index),
       'x-consul-knownleader': 'true',
       'x-consul-lastcontact': '0',
-      ...(this.faults.hidden === undefined ? {} : { 'x-consul-results-filtered-by-acls': 'true' }),
+      ...(this.#hidden === undefined ? {} : { 'x-consul-results-filtered-by-acls': 'true' }),
       ...(headersOf === undefined || headersOf.test(path) ? headers : {}),
       ...(stale ? staleHeaders : {}),
     });
@@ -280,19 +300,19 @@ export class FakeConsul {
       return this.#checksIn(path.slice('health/state/'.length));
     const index = this.#indexOf(path);
     const known = this.#cache.get(path);
-    if (known?.index === index && this.faults.hidden === undefined) return known.body;
+    if (known?.index === index && this.#hidden === undefined) return known.body;
     const lists: Record<string, () => string> = {
       'catalog/services': () => this.#list(),
       'catalog/nodes': () => this.#nodeList(),
       'internal/ui/services': () => this.#summary(),
     };
     const body = lists[path]?.() ?? this.#checks();
-    this.#cache.set(path, { index, body });
+    if (this.#hidden === undefined) this.#cache.set(path, { index, body });
     return body;
   }
 
   #list(): string {
-    const { hidden } = this.faults;
+    const hidden = this.#hidden;
     const names = [...this.#services].filter(([name]) => hidden?.(name) !== true);
     const tags = names.map(([name, instances]) => {
       return [name, [...new Set([...instances.values()].flatMap((instance) => instance.tags ?? []))]] as const;
@@ -301,7 +321,7 @@ export class FakeConsul {
   }
 
   #summary(): string {
-    const { hidden } = this.faults;
+    const hidden = this.#hidden;
     const shown = [...this.#services].filter(([name]) => hidden?.(name) !== true);
     return JSON.stringify(
       shown.map(([Name, instances]) => {
@@ -321,7 +341,7 @@ export class FakeConsul {
   }
 
   #checks(): string {
-    const { hidden } = this.faults;
+    const hidden = this.#hidden;
     const texts: string[] = [];
     for (const [service, instances] of this.#services) {
       if (hidden?.(service) === true) continue;
@@ -338,7 +358,7 @@ export class FakeConsul {
   }
 
   #checksIn(state: string): string {
-    const { hidden } = this.faults;
+    const hidden = this.#hidden;
     const checks: object[] = [];
     for (const [service, instances] of this.#services) {
       if (hidden?.(service) === true) continue;
@@ -364,8 +384,9 @@ export class FakeConsul {
   }
 
   #service(name: string): string {
-    if (this.faults.hidden?.(name) === true) return '[]';
-    const entries = [...(this.#services.get(name)?.values() ?? [])].map((instance) => ({
+    if (this.#hidden?.(name) === true) return '[]';
+    const shown = [...(this.#services.get(name)?.values() ?? [])].filter(({ node }) => !this.#hidden?.(name, node));
+    const entries = shown.map((instance) => ({
       Node: this.#node(instance.node),
       Service: this.#instance(name, instance),
       Checks: [...this.#ofNode(instance.node), ...this.#checksOf(name, instance)],
@@ -377,9 +398,9 @@ export class FakeConsul {
     if (!this.#nodes.has(node)) return '{"Node":null,"Services":null}';
     const services: object[] = [];
     for (const [name, instances] of this.#services) {
-      if (this.faults.hidden?.(name) === true) continue;
+      if (this.#hidden?.(name) === true) continue;
       for (const instance of instances.values()) {
-        if (instance.node === node) services.push(this.#instance(name, instance));
+        if (instance.node === node && !this.#hidden?.(name, node)) services.push(this.#instance(name, instance));
       }
     }
     return JSON.stringify({ Node: this.#node(node), Services: services });

@@ -96,6 +96,7 @@ t.test('of what is watched only the changes of the part are told', async (t) => 
     interval: 1,
     deadline: 1,
     pace: { backoff: { base: 1, cap: 1 }, firstSpread: 0, recoverySpread: 0 },
+    credentials: { take: async () => [], replaced: async () => false },
     poll: async () => failure,
     close: () => undefined,
     follower: {
@@ -108,6 +109,7 @@ t.test('of what is watched only the changes of the part are told', async (t) => 
     },
   } satisfies Adapter;
   const part = filtered(whole, { prefix: 'a-', tag: 'live' });
+  t.equal(part.credentials, whole.credentials);
   t.same(
     await part.poll({ signal: AbortSignal.timeout(1000), fresh: true }),
     failure,

@@ -1,6 +1,8 @@
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import type { LimitsConfig, ZoneConfig } from '../src/config/types.js';
+import { registryIdentity } from '../src/registry/identity.js';
 import { SyncLink, type SyncLinkOptions } from '../src/resolver/sync-link.js';
 import { brief, LIMITS, ONE, replace } from './registry-fixture.js';
 
@@ -95,4 +97,24 @@ t.test('a sync worker that dies is started again, and asks for snapshots anew', 
     link.start([]);
   });
   t.same(died, Array(2).fill(['error', 'sync-worker-died', 'no memory left']));
+});
+
+t.test('that a token was replaced is logged once, and the token is not', async (t) => {
+  const dir = t.testdir({ token: 'first-secret' });
+  const tokenFile = join(dir, 'token');
+  const logged = new Inbox();
+  const reports = new Inbox();
+  const link = new SyncLink(
+    linkOptions(join(dir, 'snapshots'), {
+      log: (...line) => logged.put(line),
+      onReport: (_zone, _registry, report) => reports.put(report.kind),
+    }),
+  );
+  t.teardown(() => link.stop());
+  const http = { type: 'http', url: 'http://127.0.0.1:9/', interval: 1000, serviceLabel: 'job', tokenFile } as const;
+  link.start([{ ...zone('a', '/none'), registries: [http] }]);
+  t.equal(await reports.next(), 'unreachable');
+  writeFileSync(tokenFile, 'second-secret');
+  const fields = { zone: 'a', registry: registryIdentity(http), files: [tokenFile] };
+  t.same(await logged.next(), ['info', 'registry-credentials-changed', fields]);
 });

@@ -23,6 +23,16 @@ class ScriptedSource implements Adapter, Follower {
   deliver: (delivery: Delivery) => void = () => undefined;
   end: (reason: string) => void = () => undefined;
   closed = false;
+  /** The file with a token: which was taken, and which is there. */
+  file = { taken: 'one', now: 'one' };
+  readonly credentials = {
+    take: async (): Promise<readonly string[]> => {
+      const changed = this.file.taken === this.file.now ? [] : ['/token'];
+      this.file.taken = this.file.now;
+      return changed;
+    },
+    replaced: async (): Promise<boolean> => this.file.taken !== this.file.now,
+  };
   readonly #time: FakeTime;
 
   constructor(time: FakeTime) {
@@ -63,6 +73,7 @@ function follow(t: Tap, restored = false): Followed {
     limits: LIMITS,
     emit: (report) => void told.push([report.at, 'gone' in report ? [brief(report), report.gone] : brief(report)]),
     watchFailed: (reason) => told.push([time.now, `watch failed: ${reason}`]),
+    renewed: (files) => told.push([time.now, `renewed: ${files.join()}`]),
     after: time.after,
   });
   t.teardown(() => loop.stop());
@@ -128,6 +139,51 @@ t.test('R2: a watch that does not deliver what the registry has is given up with
   source.alive = async () => ({ kind: 'lost' });
   await time.pass(7000);
   t.same(source.polls, [1000, 12_000, 18_500]);
+});
+
+t.test(
+  'a watch is ended when its credentials are replaced, whatever it delivers, and what is seen is listed',
+  async (t) => {
+    const { time, source, news } = follow(t);
+    await time.pass(1000);
+    news();
+    source.file = { ...source.file, now: 'two' };
+    source.read = async () => list([listing('a', '10.0.0.1'), listing('hidden', '10.0.0.2')], { revision: '10' });
+    // So busy that no liveness read is ever due.
+    for (let i = 0; i < 5; i++) {
+      source.deliver({ kind: 'confirmed' });
+      await time.pass(1000);
+    }
+    t.same(source.asked, []);
+    t.same(source.polls, [1000, 7000]);
+    t.equal(source.watches, 2);
+    t.same(
+      news().filter(([, what]) => what !== 'confirmed'),
+      [
+        [7000, 'renewed: /token'],
+        [7000, ['a=10.0.0.1', 'hidden=10.0.0.2']],
+      ],
+    );
+    await time.pass(30_000);
+    t.same(source.polls, [1000, 7000], 'once');
+  },
+);
+
+t.test('credentials that are replaced in an outage are told of, and count with the next try', async (t) => {
+  const { time, source, news } = follow(t);
+  await time.pass(1000);
+  const down = async (): Promise<Failure> => ({ kind: 'unreachable', reason: 'status 403 (forbidden)' });
+  source.alive = down;
+  source.read = down;
+  await time.pass(5000);
+  news();
+  source.file = { ...source.file, now: 'two' };
+  source.read = async () => list([listing('a', '10.0.0.3')], { revision: '10' });
+  await time.pass(3000);
+  t.same(
+    news().map(([, what]) => what),
+    ['renewed: /token', ['a=10.0.0.3']],
+  );
 });
 
 t.test('a watch that only lags is left alone', async (t) => {

@@ -24,6 +24,14 @@ export interface PollContext {
   readonly fresh: boolean;
 }
 
+/** What a source is asked with, where that may be replaced meanwhile. Neither of them rejects. */
+export interface Credentials {
+  /** Before each poll: they count from now on. Returns the files that are others than at the last call. */
+  take(): Promise<readonly string[]>;
+  /** Whether one of them is another than at the last `take`. */
+  replaced(): Promise<boolean>;
+}
+
 /**
  * A source of lists. An adapter asks once a `poll` and reports; the loop owns time: pauses, back-off, deadlines.
  * A poll may wait inside for news (a blocking query) as long as `deadline` allows for it.
@@ -41,6 +49,8 @@ export interface Adapter {
   readonly pace: SourcePace;
   /** R7: an index that went back, and stays back, is another lineage of the data, and so another epoch. */
   readonly lineage?: boolean;
+  /** Of a source that is asked with any. When they are replaced its watch is ended, and it is polled anew. */
+  readonly credentials?: Credentials;
   /** Expected failures are observations. A rejection is taken as `unreachable`. */
   poll(context: PollContext): Promise<Observation | Failure>;
   /** Of a source that tells of changes by itself. Without it the source is polled. */

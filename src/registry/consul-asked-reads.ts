@@ -35,8 +35,8 @@ export class AskedReads {
   readonly #indexes = new Map<string | undefined, TableIndexes & { readonly since: number }>();
   /** Why answers are not the leader's word. */
   doubt: string | undefined;
-  /** A datacenter was further than it is now: what was known says nothing of it. Until everything was read anew. */
-  wentBack = false;
+  /** A datacenter was further than it is now, or is seen with another token: until everything was read anew. */
+  outdated = false;
 
   constructor(options: AskedReadsOptions) {
     this.#options = options;
@@ -65,7 +65,7 @@ export class AskedReads {
     const same = before !== undefined && before.catalog === now.catalog && before.checks === now.checks;
     if (!same) this.#indexes.set(dc, { ...now, since: performance.now() });
     const lower = before !== undefined && (now.catalog < before.catalog || now.checks < before.checks);
-    if (lower) this.wentBack = true;
+    if (lower) this.outdated = true;
     return lower ? 'lower' : 'read';
   }
 

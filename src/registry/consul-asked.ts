@@ -11,6 +11,7 @@ import { AskedWatches } from './consul-asked-watches.js';
 import { CONSUL_LOOK_UP_LIMITS, CONSUL_READ_LIMITS } from './consul-limits.js';
 import { type ConsulRegistryOptions, ConsulSource, POLL_MS, RETRY_MS } from './consul-source.js';
 import { sleep } from './consul-watch.js';
+import { CredentialFiles } from './credential-files.js';
 import type { LookUp, OnDemand } from './look-up.js';
 import { Notes } from './notes.js';
 import { SHARED_PACE } from './pace.js';
@@ -31,6 +32,7 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
   readonly lineage = true;
   readonly severalWatches = true;
   readonly follower = this;
+  readonly credentials: CredentialFiles;
   readonly onDemand = this;
   readonly #source: ConsulSource;
   readonly #lookUps = new RequestGate(CONSUL_LOOK_UP_LIMITS);
@@ -50,6 +52,10 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
     this.#source = new ConsulSource(config, options, CONSUL_READ_LIMITS, connections);
     this.#reads = new AskedReads({ client: this.#source.client, stale: config.stale, maxLag: config.maxLag });
     this.#origin = config.addresses[0]!;
+    this.credentials = new CredentialFiles(config.tokenFile, config, (changed) => {
+      // A certificate says nothing of what may be seen.
+      if (changed.some((path) => path === config.tokenFile)) this.#reads.outdated = true;
+    });
   }
 
   get identity(): string {
@@ -154,11 +160,11 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
     this.#origin = origin;
     await this.#source.readEpochAndMarks(origin, signal);
     const parts = this.#parts().sort((a, b) => a.service.rank - b.service.rank);
-    const unread = parts.filter((part) => this.#reads.wentBack || !this.#reads.isAsOfNow(part));
+    const unread = parts.filter((part) => this.#reads.outdated || !this.#reads.isAsOfNow(part));
     // Whatever their indexes are now: whether the lineage is another one, the list as a whole tells.
     for (const part of unread) part.index = undefined;
     const failure = await this.#readAll(unread, reading);
-    if (failure === undefined) this.#reads.wentBack = false;
+    if (failure === undefined) this.#reads.outdated = false;
     return failure;
   }
 

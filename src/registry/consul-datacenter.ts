@@ -46,7 +46,7 @@ export class ConsulDatacenter {
   #indexes: Record<ListName, bigint> | undefined;
   #badIndexes: Record<BadStatus, bigint> = { critical: 0n, warning: 0n };
   #all = new AllChecks();
-  readonly #summary = new SummaryPace();
+  #summary = new SummaryPace();
   /** So long it may take to find out what became of checks that left a list of bad ones. */
   #doubtUntil: Ms = 0;
   readonly #progress = new Progress();
@@ -110,6 +110,13 @@ export class ConsulDatacenter {
   set asked(names: readonly string[]) {
     this.#asked = names;
     this.#wake?.();
+  }
+
+  /** Another token may see something else, at the same indexes: the next `refresh` reads all services. */
+  readAnew(): void {
+    this.#reader.readAnew();
+    // What could not be had may be shown now.
+    this.#summary = new SummaryPace();
   }
 
   /** Reads all lists, and what is new in them. What was read stays, whether it succeeds or not. */

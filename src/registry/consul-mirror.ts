@@ -249,8 +249,13 @@ export class ConsulMirror {
       else {
         const old = onNode(service);
         if (sameInstances(old, instances)) continue;
-        lost.set(name, this.#services.replace(name, old, instances, filtered));
+        const missing = this.#services.replace(name, old, instances, filtered);
+        lost.set(name, missing);
         changed.add(name);
+        if (!filtered || missing.length === 0 || service.filtered) continue;
+        // Hidden, or gone: its own answer tells, once.
+        service.filtered = true;
+        unread.add(name);
       }
     }
     // An instance that is another service's now has to be known there before.
@@ -265,6 +270,12 @@ export class ConsulMirror {
 
   hasRead(name: string): boolean {
     return this.#services.get(name)?.instances !== undefined;
+  }
+
+  /** It is listed and was read, and nothing of it was hidden. */
+  hasWhole(name: string): boolean {
+    const { instances, filtered = true, listed = false } = this.#services.get(name) ?? {};
+    return instances !== undefined && !filtered && listed;
   }
 
   /** Its rows and its check, or undefined when it is not listed. What is wrong with it goes to `notes`. */

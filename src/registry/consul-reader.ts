@@ -89,6 +89,12 @@ export class ConsulReader {
     return this.plan.isBusy(this.failed);
   }
 
+  /** What was read says nothing of what an answer would be now. */
+  readAnew(): void {
+    this.#nodesFail = false;
+    this.plan.want(this.#options.mirror.names.keys());
+  }
+
   forget(name: string): void {
     this.plan.forget(name);
     this.failed.delete(name);
@@ -194,7 +200,8 @@ export class ConsulReader {
     // By services it is slower, and goes on from what was read.
     if (failure !== undefined) this.#nodesFail = true;
     else {
-      const read = names.filter((name) => mirror.hasRead(name));
+      // Those of which something was hidden are told to be whole by their own answers alone.
+      const read = names.filter((name) => mirror.hasWhole(name));
       for (const name of read) this.plan.begin(name);
       for (const name of read) {
         this.plan.verified('service', name, at);

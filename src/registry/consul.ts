@@ -12,6 +12,7 @@ import { CONSUL_LIMITS } from './consul-limits.js';
 import { ConsulMirror } from './consul-mirror.js';
 import { type ConsulRegistryOptions, ConsulSource, POLL_MS, RETRY_MS } from './consul-source.js';
 import { sleep } from './consul-watch.js';
+import { CredentialFiles } from './credential-files.js';
 import { isFailure } from './http-failure.js';
 import { Notes } from './notes.js';
 import { SHARED_PACE } from './pace.js';
@@ -28,6 +29,7 @@ export class ConsulRegistry implements Adapter, Follower {
   readonly lineage = true;
   readonly severalWatches = true;
   readonly follower = this;
+  readonly credentials: CredentialFiles;
   readonly #source: ConsulSource;
   readonly #datacenters: readonly ConsulDatacenter[];
   /** What is amiss with each service. */
@@ -45,6 +47,10 @@ export class ConsulRegistry implements Adapter, Follower {
     this.#datacenters = datacenters.map((dc) => {
       const newMirror = (): ConsulMirror => new ConsulMirror(policy, dc ?? '', options.wanted, options.limits);
       return new ConsulDatacenter({ dc, client, gate, stale, maxLag, hotWatches, newMirror });
+    });
+    this.credentials = new CredentialFiles(config.tokenFile, config, (changed) => {
+      // A certificate says nothing of what may be seen.
+      if (changed.some((path) => path === config.tokenFile)) for (const one of this.#datacenters) one.readAnew();
     });
   }
 

@@ -37,11 +37,18 @@ export class DnsTransfer {
   readonly #options: DnsTransferOptions;
   #epoch = EPOCH;
   #serial: number | undefined;
+  /** The same serial says nothing: servers may show another zone to another key. */
+  #anew = false;
   /** The first read that went back. */
   #doubt: { readonly serial: number; readonly at: Ms } | undefined;
 
   constructor(options: DnsTransferOptions) {
     this.#options = options;
+  }
+
+  /** With another key: the zone is transferred again, whatever its serial. */
+  readAnew(): void {
+    this.#anew = true;
   }
 
   /** Asks one server, with the key that it shares with us. */
@@ -53,7 +60,7 @@ export class DnsTransfer {
     const { zone } = this.#options;
     const serial = await this.#serialAt(server, key, signal);
     if (typeof serial !== 'number') return serial;
-    if (serial === this.#serial && !fresh) return { kind: 'confirmed' };
+    if (serial === this.#serial && !fresh && !this.#anew) return { kind: 'confirmed' };
     if (this.#isBehind(serial) && !this.#agrees(serial)) return { kind: 'behind', serial };
     const { maxBody: maxBytes, maxEndpoints: maxSrv } = this.#options.limits;
     const bounds = { maxBytes, maxSrv, deadline: TRANSFER_MS };
@@ -92,6 +99,7 @@ export class DnsTransfer {
       this.#epoch = `${EPOCH} from serial ${serial}`;
     }
     this.#serial = serial;
+    this.#anew = false;
     this.#doubt = undefined;
     return {
       kind: 'list',

@@ -4,6 +4,7 @@ import type { Cidr, DnsRegistryConfig, LimitsConfig, ListenAddress } from '../co
 import type { Message } from '../dns/read-message.js';
 import type { Ms } from '../system/clock.js';
 import type { Adapter, Failure, Observation, PollContext } from './adapter.js';
+import { CredentialFiles } from './credential-files.js';
 import { type Asking, askServer } from './dns-exchange.js';
 import { DnsLookups } from './dns-lookups.js';
 import { listenForNotify } from './dns-notify.js';
@@ -31,6 +32,7 @@ export class DnsRegistry implements Adapter {
   readonly interval: Ms;
   readonly deadline: Ms;
   readonly pace = SHARED_PACE;
+  readonly credentials: CredentialFiles;
   readonly #config: DnsRegistryConfig;
   readonly #transfer: DnsTransfer | undefined;
   readonly #lookups: DnsLookups | undefined;
@@ -42,6 +44,7 @@ export class DnsRegistry implements Adapter {
     const { servers, zone, names, port } = config;
     this.identity = registryIdentity(config);
     this.interval = config.interval;
+    this.credentials = new CredentialFiles(config.tsigKeyFile, {}, () => this.#transfer?.readAnew());
     this.#config = config;
     this.#members = new Members(servers.map(place));
     const policy = new AddressPolicy(allowAddresses, false);

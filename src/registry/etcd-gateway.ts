@@ -81,6 +81,11 @@ export class EtcdCalls {
     return this.call<RangeReply>(endpoint, 'kv/range', body, signal, deadline);
   }
 
+  /** The next call asks for another one. */
+  forgetToken(): void {
+    this.#token = undefined;
+  }
+
   /** Runs a call with the token at hand; one that is not good any more is replaced, once. */
   protected async withToken<T extends object>(
     endpoint: string,

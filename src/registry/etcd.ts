@@ -6,6 +6,7 @@ import type { LookupFunction } from 'node:net';
 import type { Cidr, EtcdRegistryConfig, LimitsConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
 import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './adapter.js';
+import { CredentialFiles } from './credential-files.js';
 import { decode, EtcdGateway, encode, type RangeReply, rangeEnd, type WatchMessage } from './etcd-gateway.js';
 import { EtcdMirror } from './etcd-mirror.js';
 import { plainLayout } from './etcd-plain.js';
@@ -53,6 +54,7 @@ export class EtcdRegistry implements Adapter, Follower {
   readonly deadline: Ms;
   readonly presenceDeadline: Ms;
   readonly pace = SHARED_PACE;
+  readonly credentials: CredentialFiles;
   readonly follower = this;
   readonly #endpoints: readonly string[];
   readonly #prefix: string;
@@ -77,6 +79,7 @@ export class EtcdRegistry implements Adapter, Follower {
     this.#maxKeys = limits.maxEndpoints + KEYS_A_SERVICE * limits.maxServices + OTHER_KEYS;
     this.#client = new HttpClient(config, lookup);
     this.#gateway = new EtcdGateway(config, this.#client, limits.maxBody);
+    this.credentials = new CredentialFiles(config.passwordFile, config, () => this.#gateway.forgetToken());
   }
 
   close(): void {

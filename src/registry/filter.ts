@@ -17,6 +17,7 @@ export function filtered(adapter: Adapter, filter: FilterConfig): Adapter {
     deadline: adapter.deadline,
     pace: adapter.pace,
     ...(adapter.lineage === undefined ? {} : { lineage: adapter.lineage }),
+    ...(adapter.credentials === undefined ? {} : { credentials: adapter.credentials }),
     poll: async (context) => part.of(await adapter.poll(context)),
     ...(follower === undefined ? {} : { follower: follow(follower, part) }),
     ...(adapter.onDemand === undefined ? {} : { onDemand: lookedUp(adapter.onDemand, filter, part) }),

@@ -1,14 +1,16 @@
 /** One watch from its beginning to its end: passes deliveries on, and asks whether it still lives (R2). */
 import type { Clock, Ms } from '../system/clock.js';
-import type { Delivery, Failure, Follower, Presence } from './adapter.js';
+import type { Credentials, Delivery, Failure, Follower, Presence } from './adapter.js';
 import { ChangeBatch } from './change-batch.js';
 import { Liveness } from './liveness.js';
 import { LATE, OneFlight } from './one-flight.js';
 import type { After } from './timers.js';
 
 export interface FollowingOptions {
-  /** From one confirmation to the next liveness read. */
+  /** From one confirmation to the next liveness read, and from one look at the credentials to the next. */
   readonly interval: Ms;
+  /** What the watch begins with. */
+  readonly credentials: Credentials | undefined;
   readonly clock: Clock;
   readonly after: After;
   /** Passes a delivery on; a failure when it cannot be believed. */
@@ -38,6 +40,7 @@ export class Following {
   #presence: Presence | undefined;
   #end: FollowingEnd | undefined;
   #nudge: (() => void) | undefined;
+  #endLooking: () => void = () => undefined;
 
   constructor(follower: Follower, options: FollowingOptions) {
     this.#follower = follower;
@@ -55,6 +58,7 @@ export class Following {
     this.#follower
       .follow(this.#abort.signal, (delivery) => this.#deliver(delivery))
       .then(ended, (error) => ended(error instanceof Error ? error.message : String(error)));
+    this.#lookAtCredentials();
     while (this.#end === undefined) {
       await this.#rest();
       if (this.#end === undefined) await this.#passOn();
@@ -120,6 +124,18 @@ export class Following {
     this.#nudge?.();
   }
 
+  /** Whatever is delivered: a watch shows what could be seen with what it began with. */
+  #lookAtCredentials(): void {
+    const { credentials, interval, after } = this.#options;
+    if (credentials === undefined || this.#end !== undefined) return;
+    this.#endLooking = after(interval, () => {
+      void credentials.replaced().then((replaced) => {
+        if (replaced) this.#finish({ kind: 'lost' });
+        else this.#lookAtCredentials();
+      });
+    });
+  }
+
   /** Until something is due. */
   #rest(): Promise<void> {
     if (this.#presence !== undefined || (this.#confirmed && this.#batch.due === Number.POSITIVE_INFINITY)) {
@@ -140,6 +156,7 @@ export class Following {
 
   #finish(end: FollowingEnd): void {
     this.#end ??= end;
+    this.#endLooking();
     this.#abort.abort();
     this.#nudge?.();
   }

@@ -3,6 +3,7 @@ import type { LookupFunction } from 'node:net';
 import type { Cidr, HttpRegistryConfig, LimitsConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
 import type { Adapter, Failure, Observation, PollContext } from './adapter.js';
+import { CredentialFiles } from './credential-files.js';
 import { HttpClient } from './http-client.js';
 import { statusFailure } from './http-failure.js';
 import { readTargets, type TargetsOptions } from './http-targets.js';
@@ -27,6 +28,7 @@ export class HttpRegistry implements Adapter {
   readonly interval: Ms;
   readonly deadline: Ms;
   readonly pace = SHARED_PACE;
+  readonly credentials: CredentialFiles;
   readonly #config: HttpRegistryConfig;
   readonly #limits: LimitsConfig;
   readonly #targets: TargetsOptions;
@@ -36,6 +38,7 @@ export class HttpRegistry implements Adapter {
     this.identity = registryIdentity(config);
     this.interval = config.interval;
     this.deadline = Math.min(MAX_DEADLINE_MS, Math.max(1000, config.interval));
+    this.credentials = new CredentialFiles(config.tokenFile ?? config.passwordFile, config);
     this.#config = config;
     this.#limits = limits;
     this.#targets = {

@@ -7,7 +7,7 @@ import { systemReason } from './settled-file.js';
 
 /** Of a password or token in bytes; certificates may be bundles. */
 export const MAX_SECRET_BYTES = 64 * 1024;
-const MAX_PEM = 4 * 1024 * 1024;
+export const MAX_PEM_BYTES = 4 * 1024 * 1024;
 
 export interface TlsMaterial {
   readonly ca?: Buffer;
@@ -34,7 +34,7 @@ export async function readTls(files: TlsConfig): Promise<TlsMaterial | Failure> 
     ['key', files.keyFile],
   ] as const) {
     if (path === undefined) continue;
-    const bytes = await readSmall(path, MAX_PEM);
+    const bytes = await readSmall(path, MAX_PEM_BYTES);
     if (!Buffer.isBuffer(bytes)) return bytes;
     material[name] = bytes;
   }

@@ -19,6 +19,8 @@ export interface SyncLoopOptions {
   /** Takes a report; the loop goes on when it is done. */
   readonly emit: (report: Report) => Promise<void> | void;
   readonly watchFailed: (reason: string) => void;
+  /** The source is asked with other credentials from now on: these files were replaced. */
+  readonly renewed?: (files: readonly string[]) => void;
   /** Absent: the timers of node. */
   readonly after?: After;
 }
@@ -156,6 +158,7 @@ export class SyncLoop {
     let useful = false;
     const following = new Following(follower, {
       interval: this.adapter.interval,
+      credentials: this.adapter.credentials,
       clock,
       after: this.#after,
       take: (delivery) => this.#take(delivery),
@@ -210,7 +213,11 @@ export class SyncLoop {
     const { adapter } = this;
     const fresh = this.#memory.empty || this.#refused;
     try {
-      const result = await this.#flight.run((signal) => adapter.poll({ signal, fresh }), adapter.deadline);
+      const result = await this.#flight.run(async (signal) => {
+        const renewed = (await adapter.credentials?.take()) ?? [];
+        if (renewed.length > 0) this.#options.renewed?.(renewed);
+        return await adapter.poll({ signal, fresh });
+      }, adapter.deadline);
       if (result !== LATE) return result;
       return { kind: 'unreachable', reason: `no answer within ${adapter.deadline / 1000} s` };
     } catch (error) {

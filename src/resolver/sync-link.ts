@@ -226,6 +226,11 @@ export class SyncLink {
         this.#options.log('warn', 'registry-watch-failed', { zone, registry: identity, reason: message.reason });
         break;
       }
+      case 'renewed': {
+        const { zone, identity } = message.source;
+        this.#options.log('info', 'registry-credentials-changed', { zone, registry: identity, files: message.files });
+        break;
+      }
       case 'snapshot-problem':
         this.#options.onSnapshotProblem(message.zone, message.reason);
         break;

@@ -77,6 +77,8 @@ export type FromSyncWorker =
   /** What is this host name of a registry? */
   | { readonly op: 'host'; readonly host: string }
   | { readonly op: 'watch-failed'; readonly source: SyncSource; readonly reason: string }
+  /** The registry is asked with other credentials from now on. */
+  | { readonly op: 'renewed'; readonly source: SyncSource; readonly files: readonly string[] }
   | { readonly op: 'snapshot-problem'; readonly zone: string; readonly reason: string | undefined }
   | { readonly op: 'snapshot-written'; readonly zone: string; readonly wall: WallMs; readonly bytes: number }
   | { readonly op: 'flushed'; readonly id: number; readonly complete: boolean };

@@ -141,6 +141,7 @@ class SyncWorker {
       limits: zone.limits,
       emit: (report) => this.#report(source, report),
       watchFailed: (reason) => this.#send({ op: 'watch-failed', source, reason }),
+      renewed: (files) => this.#send({ op: 'renewed', source, files }),
     });
     return [id, loop];
   }

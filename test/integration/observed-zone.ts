@@ -73,6 +73,7 @@ zones:
         this.#resolver.report(ZONE, 0, report, this.#clock.now());
       },
       watchFailed: (reason) => this.logged.push(`watch-failed ${reason}`),
+      renewed: (files) => this.logged.push(`credentials-changed ${files.join()}`),
     });
     this.#timer = setInterval(() => this.#resolver.tick(this.#clock.now()), 100);
     this.#loop.adapter.onDemand?.order(this.#resolver.knownServices()[ZONE] ?? []);
