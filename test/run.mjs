@@ -3,14 +3,14 @@
  * with one line: `N passed, N failed` (and `, N skipped`). Exits non-zero when anything failed or nothing ran.
  *
  *   node test/run.mjs [FILE|FOLDER...]   paths below build/test; default: all of it but what needs real registries
- *   TEST_JOBS=N                          so many files at once; default: two more than there are cores, as many wait
+ *   TEST_JOBS=N                          so many files at once; default: one more than there are cores, as many wait
  *
  * Files are run as they are, without the runner of tap: that loads hooks into every Node of a test, programs and their
  * threads among them, which take longer than the programs' own start.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, readdirSync, statSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
+import { availableParallelism, setPriority } from 'node:os';
 import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Parser } from 'tap-parser';
@@ -19,7 +19,7 @@ const root = resolve(fileURLToPath(import.meta.url), '..', '..');
 process.chdir(root);
 const tests = join('build', 'test');
 const integration = join(tests, 'integration');
-const jobs = Number(process.env.TEST_JOBS) || availableParallelism() + 2;
+const jobs = Number(process.env.TEST_JOBS) || availableParallelism() + 1;
 /** Those that take the longest, the longest first: they begin first, so that none of them is left alone at the end. */
 const LONGEST = [
   'integration/package',
@@ -49,6 +49,9 @@ const LONGEST = [
   'integration/clients',
   'forward-served',
 ].map((name) => join(tests, `${name}.test.js`));
+/** Folders of tests that start real programs, which keep real time; those that compute leave the cores to them. */
+const REAL_TIME = ['integration', 'blackbox'].map((name) => join(tests, name));
+const PRIORITY_OF_OTHERS = 10;
 /** A file has its own timeouts; this is for one that does not come to them. */
 const STUCK_MS = 400_000;
 /** What a test may take that says nothing of it, in seconds. */
@@ -108,6 +111,7 @@ function run(file) {
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...process.env, TAP: '1', TAP_TIMEOUT: process.env.TAP_TIMEOUT ?? TEST_SECONDS },
   });
+  if (!REAL_TIME.some((folder) => file.startsWith(folder))) setPriority(child.pid, PRIORITY_OF_OTHERS);
   let said = '';
   child.stderr.setEncoding('utf8').on('data', (chunk) => (said += chunk));
   const parsed = new Promise((done) => parser.on('complete', done));

@@ -161,7 +161,8 @@ t.test('A9: 200 reloads, and a thousand probes, leave no descriptor and no TIME_
   configure(host, fast, ['answerTtl: 7s']);
   resolver.kill('SIGHUP');
   await until('the last reload', async () => (await host.ask('orders')).answers.every(({ ttl }) => ttl === 7));
-  await until('a thousand probes', () => rounds(50));
+  // Intervals are stretched where the machine is busy.
+  await until('a thousand probes', () => rounds(50), 60_000);
   await until('no more than a probe under way has', () =>
     [resolver, prober].map(descriptors).every((now, i) => now <= before[i]! + 20),
   );

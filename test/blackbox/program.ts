@@ -17,8 +17,12 @@ export { freePort };
 export const ZONE = 'svc.test';
 
 /** Looks again and again until there is something to see; what `look` throws counts as nothing yet. */
-export async function until<T>(what: string, look: () => Promise<T | false> | T | false): Promise<T> {
-  const end = Date.now() + PATIENCE_MS;
+export async function until<T>(
+  what: string,
+  look: () => Promise<T | false> | T | false,
+  patienceMs = PATIENCE_MS,
+): Promise<T> {
+  const end = Date.now() + patienceMs;
   let last: unknown;
   while (Date.now() < end) {
     try {
