@@ -8,14 +8,14 @@ import { TYPE } from '../../src/dns/constants.js';
 import { Protocol, query, SERVICES, TRANSPORTS } from '../protocol-fixture.js';
 import { framed, pause, TcpClient } from '../server-fixture.js';
 import { readMessage, readSrv, type WireMessage } from '../wire-message.js';
-import { until } from './program.js';
+import { openSockets, until } from './program.js';
 
 t.setTimeout(240_000);
 
 const of = ({ program }: Protocol) => {
   const { pid } = program.child;
   return {
-    descriptors: readdirSync(`/proc/${pid}/fd`).length,
+    descriptors: openSockets(pid),
     resident: Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024,
   };
 };

@@ -1,12 +1,11 @@
 /** The real program while everybody whom it forwards to is frozen, and what such names may do to it. */
-import { readdirSync } from 'node:fs';
 import t, { type Test } from 'tap';
 import { EDE, TYPE } from '../../src/dns/constants.js';
 import { a, type Behaviour, type Heard, soa } from '../forward-fixture.js';
 import { exchange, Protocol, query, TRANSPORTS } from '../protocol-fixture.js';
 import { framed, pause, TcpClient } from '../server-fixture.js';
 import { readMessage } from '../wire-message.js';
-import { until } from './program.js';
+import { openSockets, until } from './program.js';
 
 t.setTimeout(240_000);
 
@@ -104,7 +103,7 @@ for (const transport of TRANSPORTS)
 t.test('hostile upstreams', async (t) => {
   const on = await new Protocol().start(t, 'auto');
   const { upstream } = on;
-  const descriptors = () => readdirSync(`/proc/${on.program.child.pid}/fd`).length;
+  const descriptors = () => openSockets(on.program.child.pid);
   await on.ask('www.example', 'A');
   const open = descriptors();
   const header = (bytes: Buffer, flags: number, ...counts: number[]) => {

@@ -1,7 +1,7 @@
 /** The real program with real files and sockets, in a folder of its own. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { createSocket } from 'node:dgram';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -34,6 +34,18 @@ export async function until<T>(
     await new Promise((done) => setTimeout(done, 25));
   }
   throw new Error(`waited in vain: ${what}${last ? ` (${last})` : ''}`);
+}
+
+/** Sockets that a process has open. Its other descriptors come and go with its threads. */
+export function openSockets(pid: number | undefined): number {
+  const folder = `/proc/${pid}/fd`;
+  return readdirSync(folder).filter((fd) => {
+    try {
+      return readlinkSync(join(folder, fd)).startsWith('socket:');
+    } catch {
+      return false;
+    }
+  }).length;
 }
 
 /** Something that accepts connections until it is closed, and can be opened again at the same port. */
