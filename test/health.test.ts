@@ -2,19 +2,33 @@ import t from 'tap';
 import { History } from '../src/health/history.js';
 import { Interest } from '../src/health/interest.js';
 import { networkOf } from '../src/health/networks.js';
-import { type SuspectEvent, Suspicion } from '../src/health/suspect.js';
+import { type SuspectEvent, Suspicion, type Witness } from '../src/health/suspect.js';
 import { targetOf } from '../src/health/targets.js';
 import type { FailureKind } from '../src/prober/feed.js';
 import { readToProber } from '../src/prober/messages.js';
 import { settings } from './scenario-engine/settings.js';
 
+class Subject implements Witness {
+  stance: Witness['stance'];
+
+  constructor(readonly key: string) {}
+}
+
 /** Keys are `SERVICE ADDRESS`. */
 class Suspected {
-  readonly suspicion = new Suspicion<string>((key) => [key.split(' ')[0]!]);
-  readonly events: SuspectEvent[] = [];
+  readonly suspicion = new Suspicion<Subject>(({ key }) => [key.split(' ')[0]!]);
+  readonly events: SuspectEvent<Subject>[] = [];
+  readonly #subjects = new Map<string, Subject>();
+
+  of(key: string): Subject {
+    const subject = this.#subjects.get(key) ?? new Subject(key);
+    this.#subjects.set(key, subject);
+    return subject;
+  }
 
   note(keys: readonly string[], failure: FailureKind | undefined, at: number, interval = 5_000): void {
-    for (const key of keys) this.events.push(...this.suspicion.note(key, key.split(' ')[1]!, failure, at, interval));
+    for (const key of keys)
+      this.events.push(...this.suspicion.note(this.of(key), key.split(' ')[1]!, failure, at, interval));
   }
 
   take(): string[] {
@@ -106,11 +120,11 @@ t.test('suspect-self (R16)', async (t) => {
     const one = new Suspected();
     one.note(spread, undefined, 0);
     one.note(spread, 'timeout', 5_000);
-    for (const key of spread) one.events.push(...one.suspicion.silent(key, 20_000));
+    for (const key of spread) one.events.push(...one.suspicion.silent(one.of(key), 20_000));
     t.same(one.take(), ['began IPv4', 'ended IPv4, silence']);
     one.note(spread, 'timeout', 60_000);
     t.same(one.take(), ['began IPv4']);
-    for (const key of spread) one.events.push(...one.suspicion.forget(key, 61_000));
+    for (const key of spread) one.events.push(...one.suspicion.forget(one.of(key), 61_000));
     t.same(one.take(), ['ended IPv4, silence'], 'nothing is probed any more');
     one.note(spread, 'timeout', 70_000);
     t.same(one.take(), []);
@@ -120,8 +134,8 @@ t.test('suspect-self (R16)', async (t) => {
     const one = new Suspected();
     one.note(spread, undefined, 0);
     for (const key of spread) {
-      one.suspicion.rename(key, `${key} new`);
-      one.suspicion.forget(key, 1_000);
+      one.suspicion.rename(one.of(key), one.of(`${key} new`));
+      one.suspicion.forget(one.of(key), 1_000);
     }
     one.note(
       spread.map((key) => `${key} new`),
@@ -191,6 +205,19 @@ t.test('the history of an endpoint', async (t) => {
   t.equal(history.of('k')?.length, 120);
   history.forget('k');
   t.equal(history.of('k'), undefined);
+
+  const fail = (n: number): void => {
+    history.note({ key: `k${n}`, at: n, interval: 5_000, took: 1, failure: 'refused' }, false, () => undefined);
+  };
+  for (let n = 0; n < 2_000; n++) fail(n);
+  fail(0);
+  t.equal(history.of('k1')?.length, 1);
+  fail(2_000);
+  t.same(
+    [0, 1, 200, 201, 2_000].map((n) => history.of(`k${n}`) !== undefined),
+    [true, false, false, true, true],
+    'of very many, those that failed last have one',
+  );
 });
 
 t.test('targets carry what their type of check knows, and cross the socket', async (t) => {

@@ -6,7 +6,7 @@ import { Outbox } from '../src/prober/outbox.js';
 import { target } from './prober-fixture.js';
 
 t.test('R36: what comes in is a message or a counted drop', async (t) => {
-  const known = (key: string) => key === 'a';
+  const known = (key: string) => (key === 'a' ? key : undefined);
   const good = { key: 'a', at: 900, interval: 5_000, took: 3 };
   const read = (value: unknown) => readFromProber(JSON.stringify(value), known, 1_000);
   t.same(read({ op: 'results', results: [good, { ...good, failure: 'refused', detail: 'ECONNREFUSED' }] }), {

@@ -38,6 +38,12 @@ export interface SnapshotWriterOptions {
 
 const LEAST_PAUSE_MS: Ms = 1000;
 const BYTES_PER_MS = 1000;
+
+/** R29: how long after the writing of so many bytes a zone is written again at the earliest, beside the least pause. */
+export function pauseAfter(bytes: number): Ms {
+  return bytes / BYTES_PER_MS;
+}
+
 const RETRY_CAP_MS: Ms = 60_000;
 const WRITE_DEADLINE_MS: Ms = 10_000;
 
@@ -163,7 +169,7 @@ export class SnapshotWriter {
     }
     zone.failures = reason === undefined ? 0 : zone.failures + 1;
     zone.dirty ||= reason !== undefined;
-    const pace = Math.max(this.#leastPause, bytes / BYTES_PER_MS);
+    const pace = Math.max(this.#leastPause, pauseAfter(bytes));
     zone.notBefore = performance.now() + Math.min(RETRY_CAP_MS, pace * 2 ** Math.max(0, zone.failures - 1));
     if (reason === undefined) this.#options.onWritten?.(name, wall, bytes);
     if ((reason === undefined) !== (zone.problem === undefined)) this.#options.onProblem(name, reason);

@@ -8,8 +8,12 @@ import type { BootMs, Ms } from '../system/clock.js';
 /** So many results are kept, and so many runs of failures that are older. */
 const RESULTS = 100;
 const OLD_FAILURES = 20;
-/** Endpoints with a history, at most: those that failed last. The worst of them take 10 KB each. */
+/**
+ * Endpoints with a history, at most: those that failed last. The worst of them take 10 KB each. So many of the others go
+ * at once: finding the first of a map from which much was taken means to walk over all that was.
+ */
 const MAX_KEYS = 2_000;
+const LET_GO = 200;
 
 export interface Run {
   /** Absent: they passed. */
@@ -38,7 +42,7 @@ export class History {
         runs = passes === undefined ? [] : [passes];
       } else this.#runs.delete(key);
       this.#runs.set(key, runs);
-      if (this.#runs.size > MAX_KEYS) this.#runs.delete(this.#runs.keys().next().value!);
+      if (this.#runs.size > MAX_KEYS) this.#letGo();
     }
     if (runs === undefined) return;
     const last = runs.at(-1);
@@ -48,15 +52,10 @@ export class History {
       last.took = Math.max(last.took, took);
       return;
     }
-    runs.push({
-      ...(failure === undefined ? {} : { failure }),
-      ...(detail === undefined ? {} : { detail }),
-      isVoid,
-      count: 1,
-      first: at,
-      last: at,
-      took,
-    });
+    const run: Growing = { isVoid, count: 1, first: at, last: at, took };
+    if (failure !== undefined) run.failure = failure;
+    if (detail !== undefined) run.detail = detail;
+    runs.push(run);
     trim(runs);
   }
 
@@ -67,6 +66,14 @@ export class History {
 
   forget(key: string): void {
     this.#runs.delete(key);
+  }
+
+  #letGo(): void {
+    let left = LET_GO;
+    for (const key of this.#runs.keys()) {
+      if (left-- === 0) return;
+      this.#runs.delete(key);
+    }
   }
 }
 

@@ -43,6 +43,10 @@ export interface Ejection {
 export class Reports<Row> {
   readonly #cases = new Map<Row, Case>();
 
+  get isEmpty(): boolean {
+    return this.#cases.size === 0;
+  }
+
   /** One failed attempt. `hold`: how long the row would be out. Returns whether it has to be probed now. */
   report(row: Row, failure: ReportedFailure, hold: Ms, now: BootMs): boolean {
     let one = this.#cases.get(row);

@@ -4,6 +4,7 @@
  */
 import type { FailureKind } from '../prober/feed.js';
 import type { BootMs, Ms } from '../system/clock.js';
+import { Chain, type Linked } from './chain.js';
 import { type Family, familyOf, isLoopback, networkOf } from './networks.js';
 
 /** It begins at over this share, over so many services and networks, and ends below that one. */
@@ -21,13 +22,13 @@ const WINDOW_INTERVALS = 1.2;
 /** A connection tracking table that is so full drops packets of its own: everything is suspected at once. */
 const CONNTRACK_SHARE = 0.95;
 
-export type SuspectEvent =
+export type SuspectEvent<One = string> =
   /** `keys`: whose failures began in the window, and are void. */
   | {
       readonly kind: 'began';
       readonly family: Family;
       readonly why: 'failures' | 'conntrack';
-      readonly keys: readonly string[];
+      readonly keys: readonly One[];
       readonly failing: number;
       readonly of: number;
     }
@@ -38,43 +39,74 @@ export type SuspectEvent =
       readonly why: 'recovered' | 'trusted' | 'silence';
     };
 
-/** What failed after it had passed. */
-interface Turned<Service> {
+/** What is probed. `stance` is kept here for it; undefined: its latest result failed long ago, or was the first. */
+export interface Witness {
+  stance: Passed | Turned | undefined;
+}
+
+/** Its last result passed. */
+interface Passed {
+  readonly family: Family;
+  readonly turned: false;
+}
+
+/** It failed after it had passed. */
+interface Turned extends Linked<Turned> {
+  readonly family: Family;
+  readonly turned: true;
+  readonly one: Witness;
   readonly until: BootMs;
   /** By timeout or no route. Others prove the path; they count among those that passed. */
   readonly path: boolean;
+  /** Of those by timeout or no route. */
   readonly network: string;
-  readonly services: readonly Service[];
+  readonly services: readonly unknown[];
 }
 
-/** Keys of one family. Those whose latest result failed long ago, or was the first, are in neither. */
-class Side<Service> {
-  readonly passed = new Set<string>();
-  readonly turned = new Map<string, Turned<Service>>();
+const PASSED: Readonly<Record<Family, Passed>> = {
+  4: { family: 4, turned: false },
+  6: { family: 6, turned: false },
+};
+
+/** One family. */
+class Side {
+  passed = 0;
+  readonly turned = new Chain<Turned>();
   /** Of those that turned, by timeout or no route. */
   path = 0;
   since: BootMs | undefined;
+
+  get all(): number {
+    return this.passed + this.turned.size;
+  }
 }
 
 const FAMILIES: readonly Family[] = [4, 6];
-const NO_EVENTS: readonly SuspectEvent[] = [];
+const NO_EVENTS: readonly never[] = [];
+/** Of a failure that proves the path. */
+const NOWHERE = { network: '', services: [] } as const;
 
-/** `servicesOf`: whom a key is probed for; equal services are equal values. */
-export class Suspicion<Service> {
-  readonly #servicesOf: (key: string) => Iterable<Service>;
-  readonly #sides: Readonly<Record<Family, Side<Service>>> = { 4: new Side(), 6: new Side() };
-  readonly #services = new Counts<Service>();
+/** `servicesOf`: whom one is probed for; equal services are equal values. */
+export class Suspicion<One extends Witness> {
+  readonly #servicesOf: (one: One) => Iterable<unknown>;
+  readonly #sides: Readonly<Record<Family, Side>> = { 4: new Side(), 6: new Side() };
+  readonly #services = new Counts<unknown>();
   readonly #networks = new Counts<string>();
   /** The connection tracking table is too full: nothing ends it. */
   #full = false;
 
-  constructor(servicesOf: (key: string) => Iterable<Service>) {
+  constructor(servicesOf: (one: One) => Iterable<unknown>) {
     this.#servicesOf = servicesOf;
   }
 
   /** Since when results of this family are suspected. */
   since(family: Family): BootMs | undefined {
     return this.#sides[family].since;
+  }
+
+  /** Any family is suspected. */
+  get some(): boolean {
+    return this.#sides[4].since !== undefined || this.#sides[6].since !== undefined;
   }
 
   /** Whether a failure of this kind, by this address, is void at present. */
@@ -84,36 +116,34 @@ export class Suspicion<Service> {
 
   /** Takes an outcome in, in the order of time. Addresses of this host itself say nothing about the network. */
   note(
-    key: string,
+    one: One,
     address: string,
     failure: FailureKind | undefined,
     at: BootMs,
     interval: Ms,
-  ): readonly SuspectEvent[] {
+  ): readonly SuspectEvent<One>[] {
     if (isLoopback(address)) return NO_EVENTS;
     const family = familyOf(address);
     const side = this.#sides[family];
     if (failure === undefined) {
-      this.#unturn(side, key);
-      side.passed.add(key);
+      this.#pass(one, family);
       const trusted = !this.#full && side.since !== undefined && at - side.since >= TRUST_AFTER_MS;
       return trusted ? [this.#end(family, at, 'trusted')] : this.#maybeRecover(family, at);
     }
+    const { stance } = one;
     const path = isPathFailure(failure);
-    const known = side.turned.get(key);
-    if (side.passed.delete(key) || (known?.path && !path)) {
-      this.#unturn(side, key);
-      const until = at + WINDOW_INTERVALS * interval;
-      const services = [...new Set(this.#servicesOf(key))];
-      this.#turn(side, key, { until, path, network: networkOf(address), services });
-      if (!path) return this.#maybeRecover(family, at);
-      return side.since === undefined ? this.#maybeBegin(at) : NO_EVENTS;
-    }
-    return NO_EVENTS;
+    // What failed before turns again only when it now proves the path.
+    if (stance === undefined || (stance.turned && !(stance.path && !path))) return NO_EVENTS;
+    this.#clear(one);
+    const until = at + WINDOW_INTERVALS * interval;
+    const where = path ? { network: networkOf(address), services: [...new Set(this.#servicesOf(one))] } : NOWHERE;
+    this.#turn({ family, turned: true, one, until, path, ...where, older: undefined, newer: undefined });
+    if (!path) return this.#maybeRecover(family, at);
+    return side.since === undefined ? this.#maybeBegin(at) : NO_EVENTS;
   }
 
   /** How full the host's connection tracking table is, 0 to 1. */
-  conntrack(fill: number, now: BootMs): readonly SuspectEvent[] {
+  conntrack(fill: number, now: BootMs): readonly SuspectEvent<One>[] {
     const was = this.#full;
     this.#full = fill >= CONNTRACK_SHARE;
     if (!was && !this.#full) return NO_EVENTS;
@@ -127,58 +157,55 @@ export class Suspicion<Service> {
     );
   }
 
-  /** The key's last result before a restart passed. */
-  seed(key: string, address: string): void {
-    if (!isLoopback(address)) this.#sides[familyOf(address)].passed.add(key);
+  /** Its last result before a restart passed. */
+  seed(one: One, address: string): void {
+    if (!isLoopback(address) && one.stance === undefined) this.#pass(one, familyOf(address));
   }
 
   /** What is known of `from` goes to `to`: only its settings changed. */
-  rename(from: string, to: string): void {
-    for (const side of [this.#sides[4], this.#sides[6]]) {
-      if (side.passed.has(from)) side.passed.add(to);
-      const turned = side.turned.get(from);
-      if (turned !== undefined && !side.passed.has(to) && !side.turned.has(to)) this.#turn(side, to, turned);
-    }
+  rename(from: One, to: One): void {
+    const { stance } = from;
+    if (stance === undefined || to.stance !== undefined) return;
+    if (stance.turned) this.#turn({ ...stance, one: to, older: undefined, newer: undefined });
+    else this.#pass(to, stance.family);
   }
 
   /** Its word ran out. What failed under suspicion failed for nothing: its last result that counts passed. */
-  silent(key: string, now: BootMs): readonly SuspectEvent[] {
-    return this.#leave(key, now, true);
+  silent(one: One, now: BootMs): readonly SuspectEvent<One>[] {
+    const { stance } = one;
+    if (!stance?.turned) return NO_EVENTS;
+    const { since } = this.#sides[stance.family];
+    if (stance.path && since !== undefined) this.#pass(one, stance.family);
+    else this.#clear(one);
+    return this.#maybeFallSilent(stance.family, now);
   }
 
   /** It is not probed any more. */
-  forget(key: string, now: BootMs): readonly SuspectEvent[] {
-    return this.#leave(key, now, false);
+  forget(one: One, now: BootMs): readonly SuspectEvent<One>[] {
+    const { stance } = one;
+    this.#clear(one);
+    return stance?.turned ? this.#maybeFallSilent(stance.family, now) : NO_EVENTS;
   }
 
-  #leave(key: string, now: BootMs, stays: boolean): readonly SuspectEvent[] {
-    const events: SuspectEvent[] = [];
-    for (const family of [4, 6] as const) {
-      const side = this.#sides[family];
-      const turned = side.turned.get(key);
-      this.#unturn(side, key);
-      if (!stays) side.passed.delete(key);
-      else if (turned?.path && side.since !== undefined) side.passed.add(key);
-      if (turned !== undefined && side.since !== undefined && share(side) < END_SHARE)
-        events.push(this.#end(family, now, 'silence'));
-    }
-    return events;
+  #maybeFallSilent(family: Family, now: BootMs): readonly SuspectEvent<One>[] {
+    const side = this.#sides[family];
+    return side.since !== undefined && share(side) < END_SHARE ? [this.#end(family, now, 'silence')] : NO_EVENTS;
   }
 
-  #maybeRecover(family: Family, now: BootMs): readonly SuspectEvent[] {
+  #maybeRecover(family: Family, now: BootMs): readonly SuspectEvent<One>[] {
     const side = this.#sides[family];
     return !this.#full && side.since !== undefined && share(side) < END_SHARE
       ? [this.#end(family, now, 'recovered')]
       : NO_EVENTS;
   }
 
-  #maybeBegin(now: BootMs): readonly SuspectEvent[] {
+  #maybeBegin(now: BootMs): readonly SuspectEvent<One>[] {
     if (!this.#looksBad()) return NO_EVENTS;
     this.#prune(now);
     if (!this.#looksBad()) return NO_EVENTS;
     const whole = this.#isWide(BEGIN_SERVICES, BEGIN_NETWORKS) && this.#overallShare() > BEGIN_SHARE;
-    const events: SuspectEvent[] = [];
-    for (const family of [4, 6] as const) {
+    const events: SuspectEvent<One>[] = [];
+    for (const family of FAMILIES) {
       const side = this.#sides[family];
       if (side.since !== undefined || side.path === 0) continue;
       if (!(whole && share(side) >= END_SHARE) && !this.#failsWhole(side)) continue;
@@ -187,22 +214,22 @@ export class Suspicion<Service> {
     return events;
   }
 
-  #begin(family: Family, now: BootMs, why: 'failures' | 'conntrack'): SuspectEvent {
+  #begin(family: Family, now: BootMs, why: 'failures' | 'conntrack'): SuspectEvent<One> {
     const side = this.#sides[family];
     side.since = now;
-    const keys: string[] = [];
-    for (const [key, { path }] of side.turned) if (path) keys.push(key);
-    return { kind: 'began', family, why, keys, failing: keys.length, of: side.passed.size + side.turned.size };
+    const keys: One[] = [];
+    for (const { path, one } of side.turned) if (path) keys.push(one as One);
+    return { kind: 'began', family, why, keys, failing: keys.length, of: side.all };
   }
 
   /** Cheap, and never less than the truth: what has left the window may still be in the sums. */
   #looksBad(): boolean {
-    const four = this.#sides[4];
-    const six = this.#sides[6];
     if (this.#isWide(BEGIN_SERVICES, BEGIN_NETWORKS) && this.#overallShare() > BEGIN_SHARE) return true;
     return (
-      [four, six].some((side) => side.since === undefined && side.path > 0 && side.passed.size === 0) &&
-      this.#isWide(FAMILY_SERVICES, FAMILY_NETWORKS)
+      FAMILIES.some((family) => {
+        const { since, path, passed } = this.#sides[family];
+        return since === undefined && path > 0 && passed === 0;
+      }) && this.#isWide(FAMILY_SERVICES, FAMILY_NETWORKS)
     );
   }
 
@@ -213,16 +240,15 @@ export class Suspicion<Service> {
   #overallShare(): number {
     const four = this.#sides[4];
     const six = this.#sides[6];
-    const failing = four.path + six.path;
-    const all = four.passed.size + four.turned.size + six.passed.size + six.turned.size;
-    return all === 0 ? 0 : failing / all;
+    const all = four.all + six.all;
+    return all === 0 ? 0 : (four.path + six.path) / all;
   }
 
-  #failsWhole(side: Side<Service>): boolean {
-    if (side.passed.size > 0 || side.path < side.turned.size) return false;
-    const services = new Set<Service>();
+  #failsWhole(side: Side): boolean {
+    if (side.passed > 0 || side.path < side.turned.size) return false;
+    const services = new Set<unknown>();
     const networks = new Set<string>();
-    for (const turned of side.turned.values()) {
+    for (const turned of side.turned) {
       networks.add(turned.network);
       for (const service of turned.services) services.add(service);
     }
@@ -231,41 +257,54 @@ export class Suspicion<Service> {
 
   /** What turned longer ago than one interval is believed; under suspicion it stays in the sum until the end. */
   #prune(now: BootMs): void {
-    for (const side of [this.#sides[4], this.#sides[6]]) {
+    for (const family of FAMILIES) {
+      const side = this.#sides[family];
       if (side.since !== undefined) continue;
-      for (const [key, turned] of side.turned) {
-        if (turned.until < now) this.#unturn(side, key);
-      }
+      for (const { until, one } of side.turned) if (until < now) this.#clear(one);
     }
   }
 
-  #end(family: Family, now: BootMs, why: 'recovered' | 'trusted' | 'silence'): SuspectEvent {
+  #end(family: Family, now: BootMs, why: 'recovered' | 'trusted' | 'silence'): SuspectEvent<One> {
     const side = this.#sides[family];
     const lasted = now - side.since!;
     side.since = undefined;
-    for (const [key, turned] of [...side.turned]) {
-      this.#unturn(side, key);
-      if (why === 'silence' && turned.path) side.passed.add(key);
+    for (const { one, path } of side.turned) {
+      if (why === 'silence' && path) this.#pass(one, family);
+      else this.#clear(one);
     }
     return { kind: 'ended', family, lasted, why };
   }
 
-  #turn(side: Side<Service>, key: string, turned: Turned<Service>): void {
-    side.turned.set(key, turned);
+  #pass(one: Witness, family: Family): void {
+    this.#clear(one);
+    one.stance = PASSED[family];
+    this.#sides[family].passed++;
+  }
+
+  #turn(turned: Turned): void {
+    turned.one.stance = turned;
+    const side = this.#sides[turned.family];
+    side.turned.add(turned);
     if (!turned.path) return;
     side.path++;
     this.#networks.add(turned.network, 1);
     for (const service of turned.services) this.#services.add(service, 1);
   }
 
-  #unturn(side: Side<Service>, key: string): void {
-    const turned = side.turned.get(key);
-    if (turned === undefined) return;
-    side.turned.delete(key);
-    if (!turned.path) return;
+  #clear(one: Witness): void {
+    const { stance } = one;
+    if (stance === undefined) return;
+    one.stance = undefined;
+    const side = this.#sides[stance.family];
+    if (!stance.turned) {
+      side.passed--;
+      return;
+    }
+    side.turned.remove(stance);
+    if (!stance.path) return;
     side.path--;
-    this.#networks.add(turned.network, -1);
-    for (const service of turned.services) this.#services.add(service, -1);
+    this.#networks.add(stance.network, -1);
+    for (const service of stance.services) this.#services.add(service, -1);
   }
 }
 
@@ -284,8 +323,7 @@ class Counts<T> {
   }
 }
 
-function share<Service>({ path, passed, turned }: Side<Service>): number {
-  const all = passed.size + turned.size;
+function share({ path, all }: Side): number {
   return all === 0 ? 0 : path / all;
 }
 

@@ -72,12 +72,32 @@ function present<T extends object>(options: T): { [K in keyof T]?: Exclude<T[K],
   };
 }
 
+/** A target that is held. */
+export interface Held<Holder> {
+  /** As it was last asked for. */
+  readonly target: Target;
+  /** How its results are judged. */
+  readonly settings: JudgeSettings;
+  readonly holders: Iterable<Holder>;
+}
+
 /** One target and who holds it. Nearly all have one holder, and a large zone has very many targets; some have thousands. */
-interface Entry<Holder> {
+class Entry<Holder> implements Held<Holder> {
   target: Target;
   settings: JudgeSettings;
   readonly first: { holder: Holder; interval: Ms };
   others: Others<Holder> | undefined;
+
+  constructor(target: Target, settings: JudgeSettings, holder: Holder) {
+    this.target = target;
+    this.settings = settings;
+    this.first = { holder, interval: target.interval };
+  }
+
+  get holders(): Iterable<Holder> {
+    const { first, others } = this;
+    return others === undefined ? [first.holder] : oneAndOthers(first.holder, others.holders);
+  }
 }
 
 /** Further holders, with the interval that each asks for, and how many ask for each. */
@@ -131,8 +151,7 @@ export class TargetSet<Holder> {
     const entry = this.#entries.get(target.key);
     this.#changed.add(target.key);
     if (entry === undefined) {
-      const first = { holder, interval: target.interval };
-      this.#entries.set(target.key, { target, settings, first, others: undefined });
+      this.#entries.set(target.key, new Entry(target, settings, holder));
       return true;
     }
     entry.settings = settings;
@@ -161,9 +180,9 @@ export class TargetSet<Holder> {
     return this.#entries.delete(key);
   }
 
-  /** How results of the key are judged; undefined when nobody holds it. */
-  settings(key: string): JudgeSettings | undefined {
-    return this.#entries.get(key)?.settings;
+  /** Undefined when nobody holds it. */
+  held(key: string): Held<Holder> | undefined {
+    return this.#entries.get(key);
   }
 
   /** The interval that is asked for the key: the shortest of its holders'. */
@@ -177,11 +196,8 @@ export class TargetSet<Holder> {
     return this.#entries.get(key)?.target;
   }
 
-  *holders(key: string): Iterable<Holder> {
-    const entry = this.#entries.get(key);
-    if (entry === undefined) return;
-    yield entry.first.holder;
-    if (entry.others !== undefined) yield* entry.others.holders;
+  holders(key: string): Iterable<Holder> {
+    return this.#entries.get(key)?.holders ?? [];
   }
 
   all(): Target[] {
@@ -213,6 +229,11 @@ export class TargetSet<Holder> {
     if (group === undefined) return interval === target.interval ? target : { ...target, interval };
     return { ...target, interval, group };
   }
+}
+
+function* oneAndOthers<T>(one: T, others: Iterable<T>): Iterable<T> {
+  yield one;
+  yield* others;
 }
 
 /** The shortest interval that a holder asks for. */

@@ -2,6 +2,8 @@
 import type { Column } from '../catalog/row.js';
 import type { FailureKind, ProbeResult } from '../prober/feed.js';
 import type { BootMs, Ms } from '../system/clock.js';
+import type { Aging } from './age-queues.js';
+import type { Witness } from './suspect.js';
 
 /** How results of a key are judged. */
 export interface JudgeSettings {
@@ -10,26 +12,32 @@ export interface JudgeSettings {
   readonly longDead: Ms;
 }
 
-export interface Verdict {
+/** What R10 to R12 and R19 go by. */
+export interface Standing {
   readonly column: Column;
   /** Fails, and hard: by its latest failure, or soft without one success for `longDead` (R12). */
   readonly hard: boolean;
   /** R14: it had failed for `longDead` at its last result. */
   readonly longDead: boolean;
+  /** R19: fails, or failed for long, and another service was found there since the last pass. */
+  readonly wrongIdentity: boolean;
+  /** It says itself that it drains (R10). */
+  readonly draining: boolean;
+}
+
+/** All of it, for people. */
+export interface Verdict extends Standing {
   readonly lastResult?: BootMs;
   readonly lastSuccess?: BootMs;
   readonly failingSince?: BootMs;
   readonly lastFailure?: string;
-  /** R19: fails, or failed for long, and another service was found there since the last pass. */
-  readonly wrongIdentity?: true;
-  /** It says itself that it drains (R10). */
-  readonly draining?: true;
 }
 
 /** What a run of failures changes, as it was before it. */
 type Before = Pick<VerdictRecord, 'column' | 'flaps' | 'lastDown' | 'failingSince' | 'failure' | 'detail' | 'foreign'>;
 
-export interface VerdictRecord {
+export interface VerdictRecord extends Aging<VerdictRecord>, Witness {
+  readonly key: string;
   longDead: Ms;
   column: Column;
   passes: number;
@@ -66,8 +74,12 @@ const FLAP_HOLD_MAX_MS: Ms = 600_000;
 
 const HARD: ReadonlySet<FailureKind> = new Set(['refused', 'reset', 'unroutable', 'wrong-identity']);
 
-export function newRecord({ longDead }: JudgeSettings, now: BootMs): VerdictRecord {
+/** In no queue of ages, and no witness of R16. */
+const NOWHERE = { queued: false, older: undefined, newer: undefined, stance: undefined };
+
+export function newRecord(key: string, { longDead }: JudgeSettings, now: BootMs): VerdictRecord {
   return {
+    key,
     longDead,
     column: 'no-word',
     passes: 0,
@@ -86,7 +98,14 @@ export function newRecord({ longDead }: JudgeSettings, now: BootMs): VerdictReco
     ageFrom: now,
     proven: false,
     before: undefined,
+    ...NOWHERE,
   };
+}
+
+/** The record of a key whose settings were others until now: the counters start anew, and nothing is proven (R13, R18). */
+export function inheritedRecord(key: string, { longDead }: JudgeSettings, old: VerdictRecord): VerdictRecord {
+  const counters = { passes: 0, fails: 0, steadySince: undefined, proven: false, before: undefined };
+  return { ...old, key, longDead, ...counters, ...NOWHERE };
 }
 
 export function pass(record: VerdictRecord, { rise }: JudgeSettings, { at, draining }: ProbeResult): void {
@@ -148,26 +167,38 @@ function flapHold(record: VerdictRecord): Ms {
   return Math.min(FLAP_HOLD_MAX_MS, FLAP_HOLD_INTERVALS * record.interval * 2 ** (record.flaps - 2));
 }
 
-export function view(record: VerdictRecord): Verdict {
-  const { lastResult, failingSince, failure } = record;
+export function standingOf(record: VerdictRecord): Standing {
+  const { column, lastResult, failingSince, failure } = record;
   const longDead =
     lastResult !== undefined && failingSince !== undefined && lastResult - failingSince >= record.longDead;
-  const fails = record.column === 'fails';
-  return omitUndefined({
-    column: record.column,
+  const fails = column === 'fails';
+  return {
+    column,
     hard: fails && (longDead || (failure !== undefined && HARD.has(failure))),
     longDead,
-    lastResult,
-    lastSuccess: record.lastSuccess,
-    failingSince,
-    lastFailure: record.detail ?? failure,
-    draining: record.draining && record.column !== 'no-word' ? (true as const) : undefined,
-    wrongIdentity: record.foreign && (fails || (longDead && record.column === 'no-word')) ? (true as const) : undefined,
-  });
+    draining: record.draining && column !== 'no-word',
+    wrongIdentity: record.foreign && (fails || (longDead && column === 'no-word')),
+  };
+}
+
+export function isSame(a: Standing, b: Standing): boolean {
+  return (
+    a.column === b.column &&
+    a.hard === b.hard &&
+    a.longDead === b.longDead &&
+    a.wrongIdentity === b.wrongIdentity &&
+    a.draining === b.draining
+  );
+}
+
+export function view(record: VerdictRecord): Verdict {
+  const { lastResult, lastSuccess, failingSince, detail, failure } = record;
+  const lastFailure = detail ?? failure;
+  return { ...standingOf(record), ...omitUndefined({ lastResult, lastSuccess, failingSince, lastFailure }) };
 }
 
 /** Leaves out what is undefined, as `exactOptionalPropertyTypes` asks. */
-export function omitUndefined<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+export function omitUndefined<T extends object>(value: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   for (const key of Object.keys(value) as (keyof T)[]) if (value[key] === undefined) delete value[key];
-  return value as { [K in keyof T]: Exclude<T[K], undefined> };
+  return value as { [K in keyof T]?: Exclude<T[K], undefined> };
 }

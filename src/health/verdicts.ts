@@ -5,23 +5,27 @@
 import type { Column } from '../catalog/row.js';
 import type { FailureKind, ProbeResult } from '../prober/feed.js';
 import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
+import { AgeQueues } from './age-queues.js';
 import { History, type Run } from './history.js';
 import { type Family, familyOf } from './networks.js';
 import { type SuspectEvent, Suspicion } from './suspect.js';
 import {
   fail,
+  inheritedRecord,
+  isSame,
   type JudgeSettings,
   newRecord,
-  omitUndefined,
   pass,
   restartCounters,
+  type Standing,
+  standingOf,
   undoFailures,
   type Verdict,
   type VerdictRecord,
   view,
 } from './verdict-record.js';
 
-export type { JudgeSettings, Verdict } from './verdict-record.js';
+export type { JudgeSettings, Standing, Verdict } from './verdict-record.js';
 
 /** A verdict in a snapshot, in wall time (R29). */
 export interface VerdictSeed {
@@ -39,6 +43,8 @@ export interface VerdictSeed {
   readonly draining?: true;
 }
 
+type Writable<T> = { -readonly [K in keyof T]: T[K] };
+
 /** A verdict older than so many of the intervals it was measured at is no word (R13). */
 const AGE_INTERVALS = 3;
 /** How long a verdict outlives the last row that refers to it. */
@@ -47,7 +53,13 @@ const PARKED_MS: Ms = 600_000;
 const FUTURE_MS: Ms = 1_000;
 
 const NONE: readonly SuspectEvent[] = [];
-export const NO_WORD: Verdict = { column: 'no-word', hard: false, longDead: false };
+export const NO_WORD: Verdict = {
+  column: 'no-word',
+  hard: false,
+  longDead: false,
+  wrongIdentity: false,
+  draining: false,
+};
 
 /** What is probed under a key, and for whom. */
 export interface KeyFacts {
@@ -63,12 +75,12 @@ export interface KeyFacts {
 
 export class VerdictStore {
   readonly #facts: KeyFacts;
-  readonly #suspicion: Suspicion<unknown>;
+  readonly #suspicion: Suspicion<VerdictRecord>;
   readonly #history = new History();
   #events: SuspectEvent[] = [];
   readonly #records = new Map<string, VerdictRecord>();
-  /** Keys by interval in the order of their ages, so that the oldest of each is at the front. */
-  readonly #byAge = new Map<Ms, Map<string, VerdictRecord>>();
+  /** Those that have a word. */
+  readonly #byAge = new AgeQueues<VerdictRecord>();
   /** Keys that no row refers to any more, with since when, oldest first. */
   readonly #parked = new Map<string, BootMs>();
   /** How late the resolver itself is; verdicts may be older by that much (R13). */
@@ -76,15 +88,15 @@ export class VerdictStore {
 
   constructor(facts: KeyFacts) {
     this.#facts = facts;
-    this.#suspicion = new Suspicion((key) => facts.services(key));
+    this.#suspicion = new Suspicion(({ key }) => facts.services(key));
   }
 
   /** A row refers to the key from now on. A verdict that was parked counts its age anew (R13). */
   retain(key: string, now: BootMs): void {
     const record = this.#records.get(key);
     if (record === undefined || !this.#parked.delete(key)) return;
-    this.#restartAge(key, record, now);
-    this.#seedSuspicion(key, record);
+    this.#restartAge(record, now);
+    this.#seedSuspicion(record);
   }
 
   /** No row refers to the key any more. */
@@ -92,80 +104,76 @@ export class VerdictStore {
     const record = this.#records.get(key);
     if (record === undefined || this.#parked.has(key)) return;
     this.#parked.set(key, now);
-    this.#unqueue(key, record);
-    this.#happened(this.#suspicion.forget(key, now), now);
+    this.#byAge.remove(record);
+    this.#happened(this.#suspicion.forget(record, now), now);
   }
 
   /**
    * Changed settings reset counters, not the verdict, its last success or its failing-since (R13). To be called before
    * `retain`: settings that come back find what was known under those between, if that is newer than their own word.
    */
-  inherit(from: string, to: string, { longDead }: JudgeSettings, now: BootMs): void {
+  inherit(from: string, to: string, settings: JudgeSettings, now: BootMs): void {
     const old = this.#records.get(from);
     const known = this.#records.get(to);
     if (old === undefined || (known !== undefined && !(this.#parked.has(to) && isNewer(old, known)))) return;
     this.#parked.delete(to);
-    const proven = known?.proven ?? false;
-    const record = { ...old, longDead, passes: 0, fails: 0, steadySince: undefined, proven, before: undefined };
+    const record = inheritedRecord(to, settings, old);
+    record.proven = known?.proven ?? false;
     this.#records.set(to, record);
-    this.#restartAge(to, record, now);
-    this.#suspicion.rename(from, to);
+    this.#restartAge(record, now);
+    this.#suspicion.rename(old, record);
   }
 
   /** The key will be probed less often from now on: its word has to last until the next result (R13, R17). */
   slow(key: string, interval: Ms, now: BootMs): void {
     const record = this.#records.get(key);
     if (record === undefined || record.interval >= interval || this.#parked.has(key)) return;
-    this.#unqueue(key, record);
+    this.#byAge.remove(record);
     record.interval = interval;
-    this.#restartAge(key, record, now);
+    this.#restartAge(record, now);
   }
 
   /**
-   * Takes one result in. `fresh`: the row was newly added while others of its service are answered, so its first
-   * failure counts at once (R13). Returns whether the verdict changed in a way that R10 to R12 can see.
+   * Takes one result in. `isFresh`: whether the row was newly added while others of its service are answered, so its
+   * first failure counts at once (R13). Returns whether the verdict changed in a way that R10 to R12 can see.
    */
-  apply(result: ProbeResult, settings: JudgeSettings, fresh: boolean, now: BootMs): boolean {
+  apply(result: ProbeResult, settings: JudgeSettings, isFresh: () => boolean, now: BootMs): boolean {
     if (result.at > now + FUTURE_MS) return false;
-    let record = this.#records.get(result.key);
-    if (record === undefined) this.#records.set(result.key, (record = newRecord(settings, now)));
+    const record = this.#records.get(result.key) ?? this.#newRecord(result.key, settings, now);
     if (record.lastResult !== undefined && result.at <= record.lastResult) return false;
     record.longDead = settings.longDead;
-    const before = view(record);
+    const before = standingOf(record);
     const provenBefore = record.proven;
-    if (record.column !== 'no-word' && this.#expiry(record) < result.at) this.#forgetWord(record);
-    const isVoid = this.#suspect(result);
-    this.#unqueue(result.key, record);
+    if (record.column !== 'no-word' && this.#expiry(record) < result.at) forgetWord(record);
+    const isVoid = this.#suspect(record, result);
+    this.#byAge.remove(record);
     this.#history.note(result, isVoid, () => passesOf(record));
     const first = record.lastResult === undefined;
     record.interval = coarse(result.interval);
     record.ageFrom = result.at;
     if (isVoid) {
-      if (record.column !== 'no-word') this.#queue(result.key, record);
+      if (record.column !== 'no-word') this.#byAge.put(record);
       return before.column !== record.column;
     }
     record.lastResult = result.at;
     if (result.failure === undefined) pass(record, settings, result);
-    else fail(record, settings, result, first && fresh);
-    if (record.column !== 'no-word') this.#queue(result.key, record);
-    const after = view(record);
+    else fail(record, settings, result, first && isFresh());
+    if (record.column !== 'no-word') this.#byAge.put(record);
+    const after = standingOf(record);
     // A success of one that is still failing: the floor and the cap go by who passed last (R11, R12).
     const revived = after.column === 'fails' && result.failure === undefined;
-    const proven = record.proven !== provenBefore;
-    return (
-      revived ||
-      proven ||
-      before.column !== after.column ||
-      before.hard !== after.hard ||
-      before.longDead !== after.longDead ||
-      before.wrongIdentity !== after.wrongIdentity ||
-      before.draining !== after.draining
-    );
+    return revived || record.proven !== provenBefore || !isSame(before, after);
   }
 
   get(key: string): Verdict {
     const record = this.#records.get(key);
     return record === undefined ? NO_WORD : view(record);
+  }
+
+  /** What R10 to R12 and R19 go by. */
+  standing(key: string): Standing {
+    const record = this.#records.get(key);
+    return record === undefined ? NO_WORD : standingOf(record);
   }
 
   /** The latest results, in runs of equal ones, oldest first. */
@@ -181,20 +189,16 @@ export class VerdictStore {
     return this.#records.get(key)?.lastSuccess;
   }
 
-  hasResults(key: string): boolean {
-    return this.#records.get(key)?.lastResult !== undefined;
-  }
-
   /** Lets words run out that are too old (R13). Returns the keys whose verdict changed. */
   expire(now: BootMs): string[] {
     const changed: string[] = [];
-    for (const queue of this.#byAge.values()) {
-      for (const [key, record] of queue) {
+    for (const queue of this.#byAge.queues()) {
+      for (const record of queue) {
         if (this.#expiry(record) >= now) break;
-        this.#unqueue(key, record);
-        this.#forgetWord(record);
-        this.#happened(this.#suspicion.silent(key, now), now);
-        changed.push(key);
+        this.#byAge.remove(record);
+        forgetWord(record);
+        this.#happened(this.#suspicion.silent(record, now), now);
+        changed.push(record.key);
       }
     }
     for (const [key, since] of this.#parked) {
@@ -226,8 +230,9 @@ export class VerdictStore {
 
   /** R16: whether a result counts for nothing at present. */
   isVoid({ key, failure }: ProbeResult): boolean {
-    const address = failure === undefined ? undefined : this.#facts.address(key);
-    return address !== undefined && this.#suspicion.voids(address, failure!) && !this.#facts.disowned(key);
+    if (failure === undefined || !this.#suspicion.some) return false;
+    const address = this.#facts.address(key);
+    return address !== undefined && this.#suspicion.voids(address, failure) && !this.#facts.disowned(key);
   }
 
   /** R18: it has passed once with these settings. */
@@ -238,39 +243,36 @@ export class VerdictStore {
   /** When the next word runs out; Infinity when none will. */
   nextExpiry(): BootMs {
     let next = Number.POSITIVE_INFINITY;
-    for (const queue of this.#byAge.values()) {
-      const head = queue.values().next();
-      if (!head.done) next = Math.min(next, this.#expiry(head.value) + 1);
-    }
+    for (const { oldest } of this.#byAge.queues()) next = Math.min(next, this.#expiry(oldest!) + 1);
     return next;
   }
 
   /** A restart, a reload or a clock gap starts the age of every word again (R13). */
   restartAges(now: BootMs): void {
-    for (const queue of [...this.#byAge.values()]) {
-      for (const [key, record] of [...queue]) this.#restartAge(key, record, now);
-    }
+    const aging = [...this.#byAge.queues()].flatMap((queue) => [...queue]);
+    for (const record of aging) this.#restartAge(record, now);
   }
 
   export(key: string, now: Instant): VerdictSeed | undefined {
     const record = this.#records.get(key);
     if (record === undefined || record.lastResult === undefined) return undefined;
-    const wall = (at: BootMs | undefined): WallMs | undefined =>
-      at === undefined ? undefined : now.wall - (now.boot - at);
-    return omitUndefined({
+    const { lastSuccess, failingSince, failure, detail, lastDown } = record;
+    const wall = (at: BootMs): WallMs => Math.round(now.wall - (now.boot - at));
+    const seed: Writable<VerdictSeed> = {
       column: record.column,
       interval: record.interval,
       lastResult: wall(record.lastResult),
-      lastSuccess: wall(record.lastSuccess),
-      failingSince: wall(record.failingSince),
-      failure: record.failure,
-      detail: record.detail,
-      flaps: record.flaps === 0 ? undefined : record.flaps,
-      lastDown: wall(record.lastDown),
-      proven: record.proven ? (true as const) : undefined,
-      foreign: record.foreign ? (true as const) : undefined,
-      draining: record.draining ? (true as const) : undefined,
-    });
+    };
+    if (lastSuccess !== undefined) seed.lastSuccess = wall(lastSuccess);
+    if (failingSince !== undefined) seed.failingSince = wall(failingSince);
+    if (failure !== undefined) seed.failure = failure;
+    if (detail !== undefined) seed.detail = detail;
+    if (record.flaps !== 0) seed.flaps = record.flaps;
+    if (lastDown !== undefined) seed.lastDown = wall(lastDown);
+    if (record.proven) seed.proven = true;
+    if (record.foreign) seed.foreign = true;
+    if (record.draining) seed.draining = true;
+    return seed;
   }
 
   /**
@@ -279,8 +281,7 @@ export class VerdictStore {
    */
   restore(key: string, seed: VerdictSeed, settings: JudgeSettings, wall: WallMs, now: Instant): void {
     if (this.#records.has(key)) return;
-    const record = newRecord(settings, now.boot);
-    this.#records.set(key, record);
+    const record = this.#newRecord(key, settings, now.boot);
     const boot = (at: WallMs | undefined): BootMs | undefined =>
       at === undefined ? undefined : Math.min(now.boot, now.boot - (now.wall - at));
     const inForce = boot(wall) ?? now.boot;
@@ -299,57 +300,48 @@ export class VerdictStore {
     record.proven = seed.proven === true;
     record.foreign = seed.foreign === true;
     record.draining = seed.draining === true;
-    this.#restartAge(key, record, now.boot);
-    this.#seedSuspicion(key, record);
+    this.#restartAge(record, now.boot);
+    this.#seedSuspicion(record);
+  }
+
+  #newRecord(key: string, settings: JudgeSettings, now: BootMs): VerdictRecord {
+    const record = newRecord(key, settings, now);
+    this.#records.set(key, record);
+    return record;
   }
 
   #expiry(record: VerdictRecord): BootMs {
     return record.ageFrom + AGE_INTERVALS * record.interval + this.lag;
   }
 
-  #queue(key: string, record: VerdictRecord): void {
-    let queue = this.#byAge.get(record.interval);
-    if (queue === undefined) this.#byAge.set(record.interval, (queue = new Map()));
-    queue.delete(key);
-    queue.set(key, record);
-  }
-
-  #restartAge(key: string, record: VerdictRecord, now: BootMs): void {
+  #restartAge(record: VerdictRecord, now: BootMs): void {
     record.ageFrom = now;
-    if (record.column !== 'no-word') this.#queue(key, record);
-  }
-
-  #unqueue(key: string, record: VerdictRecord): void {
-    const queue = this.#byAge.get(record.interval);
-    // A queue lives only while it is in use.
-    if (queue?.delete(key) && queue.size === 0) this.#byAge.delete(record.interval);
+    if (record.column !== 'no-word') this.#byAge.put(record);
   }
 
   /** R16. Returns whether the result is void. */
-  #suspect(result: ProbeResult): boolean {
-    const { key, at, interval, failure } = result;
-    const address = this.#facts.address(key);
+  #suspect(record: VerdictRecord, result: ProbeResult): boolean {
+    const { at, interval, failure } = result;
+    const address = this.#facts.address(record.key);
     if (address === undefined) return false;
-    this.#happened(this.#suspicion.note(key, address, failure, at, interval), at);
+    this.#happened(this.#suspicion.note(record, address, failure, at, interval), at);
     return this.isVoid(result);
   }
 
   /** R16: its last result is known to have passed. */
-  #seedSuspicion(key: string, { lastSuccess, failingSince }: VerdictRecord): void {
-    if (lastSuccess === undefined || failingSince !== undefined) return;
-    const address = this.#facts.address(key);
-    if (address !== undefined) this.#suspicion.seed(key, address);
+  #seedSuspicion(record: VerdictRecord): void {
+    if (record.lastSuccess === undefined || record.failingSince !== undefined) return;
+    const address = this.#facts.address(record.key);
+    if (address !== undefined) this.#suspicion.seed(record, address);
   }
 
-  #happened(events: readonly SuspectEvent[], now: BootMs): void {
+  #happened(events: readonly SuspectEvent<VerdictRecord>[], now: BootMs): void {
     for (const event of events) {
-      this.#events.push(event);
       if (event.kind === 'began') {
-        for (const key of event.keys) {
-          const record = this.#records.get(key);
-          if (record !== undefined && !this.#facts.disowned(key)) this.#undo(key, record, now);
-        }
+        for (const record of event.keys) if (!this.#facts.disowned(record.key)) this.#undo(record, now);
+        this.#events.push({ ...event, keys: event.keys.map(({ key }) => key) });
       } else {
+        this.#events.push(event);
         for (const [key, record] of this.#records) {
           const address = this.#facts.address(key);
           if (address === undefined || familyOf(address) === event.family) restartCounters(record);
@@ -358,19 +350,19 @@ export class VerdictStore {
     }
   }
 
-  #undo(key: string, record: VerdictRecord, now: BootMs): void {
-    this.#unqueue(key, record);
+  #undo(record: VerdictRecord, now: BootMs): void {
+    this.#byAge.remove(record);
     undoFailures(record);
-    this.#restartAge(key, record, now);
+    this.#restartAge(record, now);
   }
+}
 
-  #forgetWord(record: VerdictRecord): void {
-    record.column = 'no-word';
-    record.passes = 0;
-    record.fails = 0;
-    record.steadySince = undefined;
-    record.before = undefined;
-  }
+function forgetWord(record: VerdictRecord): void {
+  record.column = 'no-word';
+  record.passes = 0;
+  record.fails = 0;
+  record.steadySince = undefined;
+  record.before = undefined;
 }
 
 /**

@@ -31,6 +31,8 @@ const TEXTS = [
   'expect',
 ] as const satisfies readonly (keyof Target)[];
 
+type KnownKey = (key: string) => string | undefined;
+
 type Fields = Readonly<Record<string, unknown>>;
 
 export interface Checked<T> {
@@ -41,11 +43,11 @@ export interface Checked<T> {
 }
 
 /**
- * A line from the prober. `known` says whether a key was handed out (R36); a result for any other key, from the
+ * A line from the prober. `known` gives a key as it was handed out, if it was (R36); a result for any other, from the
  * future, or with a field of another type is dropped, and the rest of its line stands. Unknown fields are passed over:
  * the prober may be the newer of the two.
  */
-export function readFromProber(line: string, known: (key: string) => boolean, now: BootMs): Checked<FromProber> {
+export function readFromProber(line: string, known: KnownKey, now: BootMs): Checked<FromProber> {
   const fields = parseObject(line);
   if (fields === undefined) return { dropped: 1 };
   if (fields.op === 'results') {
@@ -82,24 +84,22 @@ export function readToProber(line: string): Checked<ToProber> {
   return { dropped: 1 };
 }
 
-function readResult(item: unknown, known: (key: string) => boolean, now: BootMs): ProbeResult | undefined {
+function readResult(item: unknown, known: KnownKey, now: BootMs): ProbeResult | undefined {
   if (!isObject(item)) return undefined;
-  const { key, at, interval, took, failure, draining, detail } = item;
-  if (typeof key !== 'string' || !known(key)) return undefined;
+  const { at, interval, took, failure, draining, detail } = item;
+  // One text a key: those who look it up need not compare it.
+  const key = typeof item.key === 'string' ? known(item.key) : undefined;
+  if (key === undefined) return undefined;
   if (!isTime(at) || at > now + CLOCK_GRAIN_MS || !isTime(took) || !isTime(interval) || interval === 0)
     return undefined;
   if (failure !== undefined && !FAILURE_KINDS.includes(failure as FailureKind)) return undefined;
   if (draining !== undefined && (draining !== true || failure !== undefined)) return undefined;
   if (detail !== undefined && typeof detail !== 'string') return undefined;
-  return {
-    key,
-    at: Math.min(at, now),
-    interval,
-    took,
-    ...(failure === undefined ? {} : { failure: failure as FailureKind }),
-    ...(draining === undefined ? {} : { draining: true as const }),
-    ...(detail === undefined ? {} : { detail: plain(detail) }),
-  };
+  const result: { -readonly [K in keyof ProbeResult]: ProbeResult[K] } = { key, at: Math.min(at, now), interval, took };
+  if (failure !== undefined) result.failure = failure as FailureKind;
+  if (draining !== undefined) result.draining = true;
+  if (detail !== undefined) result.detail = plain(detail);
+  return result;
 }
 
 function readHello(fields: Fields): FromProber | undefined {

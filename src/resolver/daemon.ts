@@ -176,7 +176,7 @@ class Daemon {
       },
       known: () => this.#resolver.knownServices(),
       onSnapshotProblem: (zone, reason) => this.#snapshots.problem(zone, reason),
-      onSnapshotWritten: (zone, wall) => this.#snapshots.wrote(zone, wall),
+      onSnapshotWritten: (zone, wall, bytes) => this.#snapshots.wrote(zone, wall, bytes),
       onSnapshotWanted: () => this.#snapshots.wantFull(),
     });
   }

@@ -263,7 +263,7 @@ export class ProberLink {
     const now = this.#clock.now().boot;
     const results: ProbeResult[] = [];
     for (const line of lines) {
-      const { message, dropped } = readFromProber(line, (key) => this.#targets.has(key), now);
+      const { message, dropped } = readFromProber(line, (key) => this.#targets.get(key)?.key, now);
       this.#messages += dropped;
       if (message === undefined) continue;
       this.#hear(session, message, now);

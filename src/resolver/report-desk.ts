@@ -15,6 +15,8 @@ const MAX_HOLD_MS: Ms = 30_000;
 /** The longest gap between two probes, in intervals. */
 const LONGEST_GAP = 1.2;
 
+const NONE: readonly Holder<Zone>[] = [];
+
 export interface DeskDeps {
   readonly places: Places<Holder<Zone>>;
   readonly targets: TargetSet<Holder<Zone>>;
@@ -52,10 +54,11 @@ export class ReportDesk {
     return probes;
   }
 
-  /** A probe of the key ended at `at`. Returns the holders that came to be out by reports, or back. */
-  outcome(key: string, failed: boolean, at: BootMs): Holder<Zone>[] {
+  /** A probe for these ended at `at`. Returns those that came to be out by reports, or back. */
+  outcome(holders: Iterable<Holder<Zone>>, failed: boolean, at: BootMs): readonly Holder<Zone>[] {
+    if (this.#reports.isEmpty) return NONE;
     const changed: Holder<Zone>[] = [];
-    for (const holder of this.#deps.targets.holders(key)) {
+    for (const holder of holders) {
       if (this.#reports.outcome(holder, failed, at)) changed.push(holder);
     }
     for (const holder of changed) this.#turned(holder, failed ? 'a probe failed, too' : 'a probe passed');

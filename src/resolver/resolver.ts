@@ -101,16 +101,13 @@ export class Resolver {
   results(results: readonly ProbeResult[], now: Instant): void {
     const changed = new Map<Zone, Set<Holder<Zone>>>();
     for (const result of results) {
-      const settings = this.#targets.settings(result.key);
-      if (settings === undefined) continue;
+      const held = this.#targets.held(result.key);
+      if (held === undefined) continue;
       this.outcomes[result.failure ?? 'pass']++;
-      const fresh =
-        result.failure !== undefined &&
-        !this.verdicts.hasResults(result.key) &&
-        some(this.#targets.holders(result.key), (holder) => holder.zone.isFresh(holder));
-      if (this.verdicts.apply(result, settings, fresh, now.boot)) this.#collect(result.key, changed);
+      const isFresh = (): boolean => some(held.holders, (holder) => holder.zone.isFresh(holder));
+      if (this.verdicts.apply(result, held.settings, isFresh, now.boot)) gather(held.holders, changed);
       const isVoid = this.verdicts.isVoid(result);
-      if (!isVoid) gather(this.desk.outcome(result.key, result.failure !== undefined, result.at), changed);
+      if (!isVoid) gather(this.desk.outcome(held.holders, result.failure !== undefined, result.at), changed);
     }
     this.#tellSuspicion(changed);
     for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);

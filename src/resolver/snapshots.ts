@@ -1,7 +1,7 @@
 /** When a zone's snapshot is loaded, and what of it goes to the writer (R29). */
 import { join } from 'node:path';
 import { isTrusted, type LoadedSnapshot, loadSnapshot } from '../catalog/snapshot.js';
-import type { SnapshotDelta } from '../catalog/snapshot-writer.js';
+import { pauseAfter, type SnapshotDelta } from '../catalog/snapshot-writer.js';
 import type { ZoneConfig } from '../config/types.js';
 import { zoneIdentity } from '../registry/identity.js';
 import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
@@ -16,8 +16,8 @@ const UNTRUSTED_WAIT_MS: Ms = 2_000;
 /** Between two deltas without a change: the wall time of the file is when it was last in force. */
 const IN_FORCE_MS: Ms = 60_000;
 
-/** A few milliseconds' worth. */
-const ROWS_AT_ONCE = 2_000;
+/** One or two milliseconds' worth. */
+const ROWS_AT_ONCE = 500;
 
 export function snapshotFolder(stateDir: string): string {
   return join(stateDir, 'snapshots');
@@ -30,8 +30,10 @@ export class Snapshots {
   /** Snapshots to be used only when the registry stays silent. */
   readonly #waiting = new Map<string, { readonly snapshot: LoadedSnapshot; readonly until: BootMs }>();
   readonly #full = new Set<string>();
+  /** Zones of which a part of the last delta is still to come. */
+  readonly #partial = new Set<string>();
   readonly #sent = new Map<string, BootMs>();
-  readonly #written = new Map<string, WallMs>();
+  readonly #written = new Map<string, { readonly wall: WallMs; readonly bytes: number }>();
   /** Zones whose file cannot be written, with why. */
   readonly problems = new Map<string, string>();
 
@@ -49,6 +51,8 @@ export class Snapshots {
     } catch {
       // Told for the folder below it.
     }
+    // The writer forgets a zone that goes: should it come back, it is given all of it.
+    for (const key of this.#sent.keys()) if (this.#resolver.zone(key) === undefined) this.#sent.delete(key);
     for (const [key, zone] of zoneKeys(zones)) {
       if (this.#resolver.zone(key)?.source !== 'none') continue;
       const expect = { machine: this.#machine, registry: zoneIdentity(zone.registries) };
@@ -104,25 +108,30 @@ export class Snapshots {
       const { key } = zone;
       if (zone.source === 'none' || (zone.busy && !last)) continue;
       const full = this.#full.has(key) || !this.#sent.has(key);
-      const due = now.boot - (this.#sent.get(key) ?? Number.NEGATIVE_INFINITY) >= IN_FORCE_MS;
-      if (!full && !due && !zone.unsaved.some) continue;
+      const since = now.boot - (this.#sent.get(key) ?? Number.NEGATIVE_INFINITY);
+      if (!full && since < IN_FORCE_MS && !zone.unsaved.some) continue;
+      // What changes again before the file may be written again is not worth a line of its own.
+      const pause = pauseAfter(this.#written.get(key)?.bytes ?? 0);
+      if (!full && !last && since < pause && !this.#partial.has(key)) continue;
       this.#full.delete(key);
-      this.#sent.set(key, now.boot);
       const delta = this.#resolver.takeDelta(key, full, ROWS_AT_ONCE, now);
+      this.#sent.set(key, now.boot);
+      if (delta.more) this.#partial.add(key);
+      else this.#partial.delete(key);
       deltas.push({ zone: key, registry: zoneIdentity(zone.config.registries), wall: now.wall, full, ...delta });
     }
     return deltas;
   }
 
   /** The zone's file was written with what was in force at that wall time. */
-  wrote(key: string, wall: WallMs): void {
-    this.#written.set(key, wall);
+  wrote(key: string, wall: WallMs, bytes: number): void {
+    this.#written.set(key, { wall, bytes });
   }
 
   /** For the metrics: how old each zone's file is. */
   readings(nowWall: WallMs): { zone: string; view?: string; ageMs?: Ms; problems: number }[] {
     return [...this.#resolver.zones].map(({ key, config }) => {
-      const wall = this.#written.get(key);
+      const wall = this.#written.get(key)?.wall;
       const problems = this.problems.has(key) ? 1 : 0;
       return {
         zone: config.name,

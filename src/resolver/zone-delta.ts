@@ -23,7 +23,10 @@ export function exportZone(zone: Zone, verdicts: VerdictStore, now: Instant): Sn
 
 /** About `most` rows of it; `full`: everything is out of date. */
 export function takeDelta(zone: Zone, verdicts: VerdictStore, full: boolean, most: number, now: Instant): ZoneDelta {
-  if (full) zone.unsaved.addAll(zone.known());
+  if (full) {
+    zone.unsaved.clear();
+    zone.unsaved.addAll(zone.known());
+  }
   let left = most;
   const put: [string, string][] = [];
   const drop: string[] = [];

@@ -5,7 +5,7 @@ import type { Service } from '../catalog/service.js';
 import { serviceSettings } from '../config/service-settings.js';
 import type { CheckConfig, ServiceSettings, ZoneConfig } from '../config/types.js';
 import { type TargetSet, targetOf } from '../health/targets.js';
-import type { VerdictStore } from '../health/verdicts.js';
+import { NO_WORD, type VerdictStore } from '../health/verdicts.js';
 import type { ListedCheck } from '../registry/registry.js';
 import { isHostName } from '../registry/rows.js';
 import type { BootMs, Ms } from '../system/clock.js';
@@ -146,12 +146,12 @@ export class ZoneProbes<Zone> {
       row.leaving = false;
       return false;
     }
-    const verdict = row.target === undefined ? undefined : this.#verdicts.get(row.target);
-    row.column = verdict?.column ?? 'no-word';
-    row.hard = verdict?.hard ?? false;
-    row.longDead = verdict?.longDead ?? false;
-    row.leaving = verdict?.draining === true;
-    row.foreign = verdict?.wrongIdentity === true ? 'wrong-identity' : undefined;
+    const standing = row.target === undefined ? NO_WORD : this.#verdicts.standing(row.target);
+    row.column = standing.column;
+    row.hard = standing.hard;
+    row.longDead = standing.longDead;
+    row.leaving = standing.draining;
+    row.foreign = standing.wrongIdentity ? 'wrong-identity' : undefined;
     return row.column !== 'no-word';
   }
 

@@ -3,7 +3,7 @@ import { CatalogRow, type HeardMs, type Hold, type Strength } from '../catalog/r
 import { Service } from '../catalog/service.js';
 import type { VerdictSeed, VerdictStore } from '../health/verdicts.js';
 import type { ListedCheck, ListedNode, Protocol, RowState } from '../registry/registry.js';
-import type { Instant, WallMs } from '../system/clock.js';
+import type { BootMs, Instant, WallMs } from '../system/clock.js';
 import type { Zone } from './zone.js';
 import type { RestoreVerdict } from './zone-restore.js';
 import type { ZoneSource } from './zone-source.js';
@@ -51,6 +51,8 @@ interface SavedRow {
   readonly drained?: true;
   readonly verdict?: VerdictSeed;
 }
+
+type Writable<T> = { -readonly [K in keyof T]: T[K] };
 
 interface SavedService {
   readonly name: string;
@@ -161,38 +163,34 @@ function exportService(service: Service, verdicts: VerdictStore, now: Instant): 
     ...(service.check === undefined ? {} : { check: service.check }),
     ...(service.tripped ? { tripped: true as const } : {}),
     ...(service.quietSince === undefined ? {} : { quietSince: service.quietSince }),
-    rows: [...service.rows.values()].map((row) => exportRow(row, verdicts, now)),
+    rows: Array.from(service.rows.values(), (row) => exportRow(row, verdicts, now)),
   };
 }
 
+/** Field by field: when the verdicts of a large zone change, there are very many of these. */
 function exportRow(row: CatalogRow, verdicts: VerdictStore, now: Instant): SavedRow {
+  const { id, address, port, protocol, priority, weight, state, loss, hold, goneSince, addedAt, listedSince } = row;
+  const wall = (at: BootMs): WallMs => now.wall - (now.boot - at);
+  const saved: Writable<SavedRow> = { id, address, port, protocol, priority, weight, state };
+  if (row.portName !== undefined) saved.portName = row.portName;
+  if (row.tags.length > 0) saved.tags = row.tags;
+  if (row.zone !== undefined) saved.zone = row.zone;
+  if (row.node !== undefined) saved.node = row.node;
+  if (row.atNode) saved.atNode = true;
+  if (row.host !== undefined) saved.host = row.host;
+  if (!row.listed) saved.left = true;
+  if (addedAt !== Number.NEGATIVE_INFINITY) saved.addedAt = addedAt;
+  if (row.counted) saved.counted = true;
+  if (loss !== undefined) saved.loss = { at: loss.at, before: saveStrength(loss.before) };
+  if (hold !== undefined) saved.hold = hold;
+  if (row.answered) saved.answered = true;
+  if (listedSince !== Number.NEGATIVE_INFINITY) saved.since = wall(listedSince);
+  if (goneSince !== undefined) saved.gone = wall(goneSince);
+  if (row.doubted) saved.doubted = true;
+  if (row.drained) saved.drained = true;
   const verdict = row.target === undefined ? undefined : verdicts.export(row.target, now);
-  return {
-    id: row.id,
-    address: row.address,
-    port: row.port,
-    protocol: row.protocol,
-    ...(row.portName === undefined ? {} : { portName: row.portName }),
-    priority: row.priority,
-    weight: row.weight,
-    ...(row.tags.length === 0 ? {} : { tags: row.tags }),
-    ...(row.zone === undefined ? {} : { zone: row.zone }),
-    state: row.state,
-    ...(row.node === undefined ? {} : { node: row.node }),
-    ...(row.atNode ? { atNode: true as const } : {}),
-    ...(row.host === undefined ? {} : { host: row.host }),
-    ...(row.listed ? {} : { left: true as const }),
-    ...(row.addedAt === Number.NEGATIVE_INFINITY ? {} : { addedAt: row.addedAt }),
-    ...(row.counted ? { counted: true as const } : {}),
-    ...(row.loss === undefined ? {} : { loss: { at: row.loss.at, before: saveStrength(row.loss.before) } }),
-    ...(row.hold === undefined ? {} : { hold: row.hold }),
-    ...(row.answered ? { answered: true as const } : {}),
-    ...(row.listedSince === Number.NEGATIVE_INFINITY ? {} : { since: now.wall - (now.boot - row.listedSince) }),
-    ...(row.goneSince === undefined ? {} : { gone: now.wall - (now.boot - row.goneSince) }),
-    ...(row.doubted ? { doubted: true as const } : {}),
-    ...(row.drained ? { drained: true as const } : {}),
-    ...(verdict === undefined ? {} : { verdict }),
-  };
+  if (verdict !== undefined) saved.verdict = verdict;
+  return saved;
 }
 
 /** Takes in what was saved of the registries that have not said anything yet. Returns how many lines could not be used. */
