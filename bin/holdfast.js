@@ -7,13 +7,19 @@ if (major < 20 || (major === 20 && minor < 19)) {
   process.exit(1);
 }
 process.env.UV_THREADPOOL_SIZE ??= '16';
-import('../dist/main.js').then(
-  async ({ main }) => {
-    process.exitCode = await main(process.argv.slice(2));
+const args = process.argv.slice(2);
+run().then(
+  (code) => {
+    process.exitCode = code;
   },
   (error) => {
-    if (error.code !== 'ERR_MODULE_NOT_FOUND') throw error;
+    if (error.code !== 'ERR_MODULE_NOT_FOUND' && error.code !== 'MODULE_NOT_FOUND') throw error;
     process.stderr.write(`holdfast: not built yet: run \`npm run build\` first (${error.message})\n`);
     process.exit(1);
   },
 );
+
+async function run() {
+  const served = args[0] === 'serve' ? require('../dist/serve-main.cjs').serveQuickly(args) : undefined;
+  return served ?? (await import('../dist/main.js')).main(args);
+}

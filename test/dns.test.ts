@@ -1,7 +1,9 @@
+import { isIPv6 } from 'node:net';
 import dns2 from 'dns2';
 import fc from 'fast-check';
+import ipaddr from 'ipaddr.js';
 import t from 'tap';
-import { addressBytes, prefixBytes, reverseName, targetLabel } from '../src/dns/addresses.js';
+import { addressBytes, familyBytes, prefixBytes, reverseName, targetLabel } from '../src/dns/addresses.js';
 import { ByteWriter } from '../src/dns/byte-writer.js';
 import { TYPE } from '../src/dns/constants.js';
 import { encodeQuery } from '../src/dns/encode-query.js';
@@ -71,6 +73,31 @@ t.test('addresses', async (t) => {
   for (const bad of ['10.0.0.0/33', '::/129', 'x/8', '10.0.0.0/', '10.0.0.0/-1', '::ffff:10.0.0.0/8']) {
     t.equal(prefixBytes(bad), undefined, bad);
   }
+});
+
+t.test('IPv6 addresses are read as the operating system reads them', async (t) => {
+  const odd = [':', '::', ':::', '1::', '::1', '1::2::3', '1:2:3:4:5:6:7', '1:2:3:4:5:6:7:', ':1:2:3:4:5:6:7'];
+  odd.push('1:2:3:4:5:6:7:8', '1:2:3:4:5:6:7:8:9', '1:2:3:4:5:6:7::', '::2:3:4:5:6:7:8', '1::2:3:4:5:6:7:8', 'g::');
+  odd.push('::ffff:192.0.2.1', '192.0.2.1::', '1:2:3:4:5:6:192.0.2.1', '1:2:3:4:5:6:7:192.0.2.1');
+  odd.push('::192.0.2', '::192.0.2.256', '::01.2.3.4', '12345::', 'FE80::A', '::1 ', ' ::1', '[::1]', '::192.0.2.1:1');
+  const same = (text: string): void => {
+    const bytes = familyBytes(text);
+    const expected = isIPv6(text) ? Uint8Array.from(ipaddr.IPv6.parse(text).toByteArray()) : undefined;
+    if (text.includes(':')) t.same(bytes, expected, text);
+  };
+  for (const text of odd) same(text);
+  const piece = fc.constantFrom(':', '::', ':', '1', 'ff', '0', 'abcd', '10000', '192.0.2.1', '%', 'x');
+  fc.assert(
+    fc.property(fc.array(piece, { maxLength: 18 }), (pieces) => {
+      const text = pieces.join('');
+      return !text.includes(':') || text.includes('%') || isIPv6(text) === (familyBytes(text)?.length === 16);
+    }),
+    { numRuns: 2000 },
+  );
+  fc.assert(fc.property(fc.ipV6(), (text) => isIPv6(text) === (familyBytes(text) !== undefined)));
+  const compatible = Uint8Array.of(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 192, 0, 2, 1);
+  t.same(familyBytes('::192.0.2.1'), compatible, 'not the same as a v4-mapped one (RFC 4291 s.2.5.5)');
+  t.equal(familyBytes('fe80::1%1'), undefined, 'DNS has no room for scopes');
 });
 
 t.test('records read by dns2 are what was written', async (t) => {

@@ -4,21 +4,12 @@
  * Beside the text its checked form is kept, so that a restart with an unchanged file need not load the YAML parser and
  * the schema before the first answer.
  */
-import {
-  closeSync,
-  constants,
-  existsSync,
-  fstatSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  statSync,
-} from 'node:fs';
+import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync, renameSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { makeFolder } from '../system/folder.js';
 import { unfit } from '../system/regular-file.js';
+import { programVersion } from '../system/version.js';
 import type { LoadedConfig } from './load.js';
 import { defaultPlaces, type Places } from './places.js';
 import { readSource } from './read.js';
@@ -99,13 +90,10 @@ function readOwn(file: string): string {
   }
 }
 
-/** Changes with every build of the code that checks configurations. */
+/** Changes with every build of the code that checks configurations: all files are written anew then. */
 function fingerprint(): string {
-  const folder = dirname(fileURLToPath(import.meta.url));
-  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
-    .sort()
-    .map((name) => statSync(join(folder, name)))
-    .reduce((text, stat) => `${text}${stat.size}.${stat.mtimeMs},`, '');
+  const { size, mtimeMs } = statSync(fileURLToPath(import.meta.url));
+  return `${programVersion()} ${size}.${mtimeMs}`;
 }
 
 /**

@@ -123,8 +123,10 @@ export class AnswerServer {
     this.#plans = planSockets(this.#listen);
     this.#rounds.next();
     if (this.#wanted === 'batched') for (let i = 1; i < settings.workers; i++) this.#udp.push(this.#thread('udp', i));
-    this.#tcp = this.#thread('tcp', 0);
     for (const thread of this.#threads()) this.#startThread(thread);
+    // To make a thread takes a while, in which UDP may answer already.
+    this.#tcp = this.#thread('tcp', 0);
+    this.#startThread(this.#tcp);
     await this.#rounds.answered().catch(async (error: unknown) => {
       await this.stop();
       throw error;

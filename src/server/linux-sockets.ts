@@ -1,6 +1,6 @@
 /** UDP sockets for the batched transport, by system calls: options that node:dgram cannot set. */
 import { networkInterfaces } from 'node:os';
-import { ipaddr } from '../dns/ipaddr.js';
+import { familyBytes } from '../dns/addresses.js';
 import { errorName } from '../system/libc.js';
 import type { BindFailure } from './bind-error.js';
 import { EACCES, EPERM, type LinuxCalls } from './linux-calls.js';
@@ -117,8 +117,8 @@ function word(value: number): Uint8Array {
 /** struct sockaddr_in or sockaddr_in6. Undefined when the text is no address, or its scope no interface. */
 export function socketAddress(text: string, port: number): Uint8Array | undefined {
   const [address, scope] = text.split('%');
-  if (!ipaddr().isValid(address ?? '')) return undefined;
-  const bytes = ipaddr().parse(address!).toByteArray();
+  const bytes = familyBytes(address ?? '');
+  if (bytes === undefined) return undefined;
   const name = new Uint8Array(bytes.length === 4 ? 16 : 28);
   const view = new DataView(name.buffer);
   view.setUint16(0, bytes.length === 4 ? AF_INET : AF_INET6, true);
