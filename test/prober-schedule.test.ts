@@ -3,7 +3,8 @@ import t from 'tap';
 import { HostBudget } from '../src/prober/budget.js';
 import type { ProbeResult } from '../src/prober/feed.js';
 import { LoopWatch } from '../src/prober/loop-watch.js';
-import type { Outcome, Probe } from '../src/prober/probes/attempt.js';
+import { MoreTries } from '../src/prober/more-tries.js';
+import type { Outcome, Probe, Tries } from '../src/prober/probes/attempt.js';
 import { PROBES } from '../src/prober/probes/probe.js';
 import { ProbeRunner } from '../src/prober/runner.js';
 import { gapAfter, Schedule } from '../src/prober/schedule.js';
@@ -251,13 +252,68 @@ t.test('R17: the connection tracking table, when nothing answers for 10 minutes'
     collected.set(until, (collected.get(until) ?? 0) + added);
     most = Math.max(most, entries);
     ended += probes;
-    if (silent) unanswered += probes;
+    if (silent) unanswered += 2 * probes;
     budget.note(ended, unanswered);
     if (second === 299) t.ok(entries > 0.9 * share * size, 'what there is is used');
     if (second === 899) t.ok(entries > 0.9 * share * size, 'in an outage, too');
   }
   t.ok(most <= share * size, `${Math.round(most)} entries at most, of ${share * size}`);
   t.equal(Math.round(budget.rate), 178, 'and afterwards all is as before');
+});
+
+t.test('R17: a whole table is never filled; one that others fill leaves the usual share', async (t) => {
+  const size = 262_144;
+  const usual = Math.round(new HostBudget(500, 0.05, size).rate);
+  // An entry ends after 10 s, and the kernel looks for those each so many seconds.
+  for (const [every, least] of [
+    [1, 14_000],
+    [9, 9_000],
+    [20, 6_000],
+    [60, 2_000],
+  ] as const) {
+    const budget = new HostBudget(100_000, 1, size);
+    const rates: number[] = [];
+    let used = 0;
+    let kept = 0;
+    let most = 0;
+    let ended = 0;
+    for (let second = 0; second < 900; second++) {
+      const probes = Math.min(20_000, budget.rate);
+      rates.push(probes);
+      used += probes;
+      for (; second % every === 0 && kept <= second - 10; kept++) used -= rates[kept]!;
+      most = Math.max(most, used);
+      ended += probes;
+      budget.note(ended, 0, { size, used });
+    }
+    const late = rates.slice(600);
+    const mean = late.reduce((sum, rate) => sum + rate, 0) / late.length;
+    t.comment(`collected each ${every} s: ${Math.min(...late)} to ${Math.max(...late)} a second`);
+    t.ok(most < 0.94 * size, `${Math.round(most)} entries of ${size}`);
+    t.ok(mean > least, `${Math.round(mean)} a second: what there is is used`);
+  }
+  const crowded = new HostBudget(100_000, 1, size);
+  crowded.note(0, 0, { size, used: size });
+  t.equal(Math.round(crowded.rate), usual, 'others fill it');
+  for (let second = 0; second < 900; second++) crowded.note(0, 0, { size, used: 0.5 * size });
+  t.equal(crowded.rate, 100_000, 'and leave it');
+  const late = new HostBudget(500, 0.05, Number.POSITIVE_INFINITY);
+  t.equal(late.rate, 500, 'connections are not tracked');
+  late.note(0, 0, { size, used: 10 });
+  t.equal(Math.round(late.rate), usual, 'they are by now');
+});
+
+t.test('R17: tries beyond the second are few, however many fail at once', async (t) => {
+  const more = new MoreTries(500);
+  const given = (from: number, to: number, asked: number): number => {
+    let count = 0;
+    for (let now = from; now < to; now++) for (let i = 0; i < asked; i++) if (more.take(now)) count++;
+    return count;
+  };
+  t.equal(given(1_000, 11_001, 10), 25 + 250, 'a twentieth of the budget, and what a second has left');
+  t.equal(given(20_000, 20_001, 100), 25, 'after a quiet time, too');
+  more.budget = 1;
+  t.equal(given(41_000, 62_000, 1), 2, 'the least budget has one in 20 s');
 });
 
 t.test('R17: a budget that changes stretches intervals, and lets them be again', async (t) => {
@@ -297,8 +353,8 @@ class HandClock implements Clock {
 
 /** Probes that end when the test says so. */
 function handProbes() {
-  const waiting: { key: string; end: (outcome: Outcome) => void }[] = [];
-  const probe: Probe = (asked) => new Promise((end) => waiting.push({ key: asked.key, end }));
+  const waiting: { key: string; tries: Tries; end: (outcome: Outcome) => void }[] = [];
+  const probe: Probe = (asked, _, tries) => new Promise((end) => waiting.push({ key: asked.key, tries: tries!, end }));
   return { waiting, probes: { ...PROBES, tcp: probe, http: probe, https: probe } };
 }
 
@@ -382,6 +438,28 @@ t.test('R15: what the runner believes', async (t) => {
       t.ok(results.every((result) => result.interval === 5_000));
     },
   );
+
+  await t.test('R17: what failed before is tried twice, anything else more often; silence is counted', async (t) => {
+    const { runner, pass, waiting } = rig();
+    runner.setTargets([target()]);
+    /** How often the next probe may try, of five times that it asks. */
+    const tried = async (outcome: Outcome): Promise<number> => {
+      while (waiting.length === 0) pass(50);
+      const { tries, end } = waiting.pop()!;
+      let made = 1;
+      for (let i = 0; i < 5; i++) if (tries.more(made)) made++;
+      for (let i = 0; i < made; i++) tries.unanswered();
+      end(outcome);
+      await settled();
+      return made;
+    };
+    t.equal(await tried(TIMEOUT), 6, 'new');
+    t.equal(await tried(TIMEOUT), 2);
+    t.equal(await tried({ kind: 'local', detail: 'EMFILE' }), 2, 'still');
+    t.equal(await tried({ kind: 'pass' }), 2, 'still');
+    t.equal(await tried(TIMEOUT), 6, 'it passed');
+    t.match(runner.stats(), { ended: 5, unanswered: 18 });
+  });
 
   await t.test('of many that are due, few are started in one turn of the event loop, and all soon', async (t) => {
     const clock = new HandClock();

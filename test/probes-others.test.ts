@@ -44,6 +44,26 @@ t.test('DNS and UDP: a reply that is expected', async (t) => {
   t.equal(await probe({ type: 'udp', port: await freePort(), send: 'x' }), 'refused: ECONNREFUSED');
 });
 
+t.test('DNS and UDP: a question that is lost is asked again, while there is time', async (t) => {
+  const lossy = async (lost: number, over: Partial<Target>) => {
+    const asked: string[] = [];
+    const port = await udpServer((query) => {
+      asked.push(query.toString('latin1'));
+      query[2]! |= 0x80;
+      return asked.length > lost ? query : undefined;
+    });
+    const outcome = await probe({ type: 'udp', port, protocol: 'udp', timeout: 400, ...over });
+    return { outcome, asked: asked.length, same: new Set(asked).size === 1 };
+  };
+  const dns = { type: 'dns', query: 'svc.test' } as const;
+  for (const [over, lost] of [
+    [dns, 1],
+    [{ send: 'who' }, 1],
+  ] as const)
+    t.same(await lossy(lost, over), { outcome: 'pass', asked: lost + 1, same: true });
+  t.match(await lossy(9, dns), { outcome: /^timeout: /, asked: 2, same: true });
+});
+
 /** Of all processes of this host. */
 function commandLines(): string[] {
   return readdirSync('/proc').flatMap((pid) => {

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { readdirSync, readlinkSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import t from 'tap';
-import { attempt, type Outcome, type Probe } from '../src/prober/probes/attempt.js';
+import { attempt, type Outcome, type Probe, type Tries } from '../src/prober/probes/attempt.js';
 import { classify, defaultIn4, defaultIn6 } from '../src/prober/probes/classify.js';
 import { metItself } from '../src/prober/probes/connection.js';
 import { probeHttp } from '../src/prober/probes/http.js';
@@ -27,6 +27,14 @@ function probeBy(t: Tap, way: (typeof WAYS)[number]): Probe {
   });
   t.teardown(() => native.close());
   return native.probe;
+}
+
+/** As many tries as there are times for. */
+const OFTEN: Tries = { more: () => true, unanswered: () => {} };
+
+function counting(): { readonly tries: Tries; readonly told: { unanswered: number } } {
+  const told = { unanswered: 0 };
+  return { told, tries: { ...OFTEN, unanswered: () => told.unanswered++ } };
 }
 
 /** A server that is stopped and whose queue is full: what else comes is dropped as if packets were lost, until it wakes. */
@@ -184,26 +192,23 @@ for (const way of WAYS) {
       });
       const port = await listening(server);
       t.teardown(() => server.close());
-      let halfway = 0;
-      const outcome = attempt(
-        200,
-        never,
-        (settle) => {
-          setTimeout(() => settle({ kind: 'pass' }), 150);
-          return () => {};
-        },
-        () => halfway++,
-      );
-      t.same(await outcome, { kind: 'pass' });
-      t.equal(halfway, 1);
-      const late = attempt(
-        40,
-        never,
-        () => () => {},
-        () => halfway++,
-      );
-      t.match(await late, { failure: 'timeout' }, 'the deadline holds all the same');
-      t.equal(halfway, 2);
+      let again = 0;
+      const waiting = (timeout: number, tries?: Tries, after = 60_000) =>
+        attempt(
+          timeout,
+          never,
+          (settle) => {
+            const timer = setTimeout(() => settle({ kind: 'pass' }), after);
+            return { release: () => clearTimeout(timer), again: (may) => void (may() && again++) };
+          },
+          tries,
+        );
+      t.same(await waiting(200, undefined, 190), { kind: 'pass' });
+      t.equal(again, 1);
+      t.match(await waiting(40), { failure: 'timeout' }, 'the deadline holds all the same');
+      t.equal(again, 2, 'once each');
+      t.match(await waiting(80, OFTEN), { failure: 'timeout' });
+      t.equal(again, 5, 'or three times, where that is allowed');
       t.same(await probeTcp(target({ port, timeout: 5_000 }), never), { kind: 'pass' });
       await until(() => asked.length > 0);
       t.same(asked, ['taken'], 'no second one when the first is there');
@@ -224,6 +229,26 @@ for (const way of WAYS) {
         t.same(await lost, { kind: 'pass' });
       },
     );
+
+    await t.test('R17: it is tried as often as it may be, and what nobody answered is counted', async (t) => {
+      const { port, wake } = await stoppedBackend(t);
+      const before = openSockets();
+      const { tries, told } = counting();
+      const dead = probeTcp(target({ port, timeout: 400 }), never, tries);
+      await until(() => openSockets() === before + 4);
+      t.match(await dead, { failure: 'timeout' });
+      t.equal(openSockets(), before);
+      t.equal(told.unanswered, 4);
+      const late = probeTcp(target({ port, timeout: 3_000 }), never, tries);
+      await until(() => openSockets() === before + 2);
+      wake();
+      t.same(await late, { kind: 'pass' });
+      t.ok(told.unanswered > 4, `the others are: ${told.unanswered}`);
+      const so = told.unanswered;
+      t.same(await probeTcp(target({ port }), never, tries), { kind: 'pass' });
+      t.match(await probeTcp(target({ port: await closedPort() }), never, tries), { failure: 'refused' });
+      t.equal(told.unanswered, so, 'these were answered');
+    });
 
     await t.test('a stop ends it, and leaves no descriptor behind', async (t) => {
       const backend = await stoppedBackend(t);
@@ -394,6 +419,26 @@ t.test('native TCP probes', { skip: NOT_NATIVE }, async (t) => {
     native.close();
     await until(() => openSockets() <= before);
   });
+});
+
+t.test('R17: probes of all types over TCP try again beside a connection that is not there', async (t) => {
+  const { port } = await stoppedBackend(t);
+  const mute = await hanging(t);
+  const before = openSockets();
+  const { tries, told } = counting();
+  const types = ['tcp', 'http', 'https', 'tls', 'grpc', 'dns'] as const;
+  const ask = (type: (typeof types)[number], port: number, timeout: number) => {
+    const more = type === 'tcp' ? { expect: '220' } : type === 'grpc' ? { tlsName: 'a.example' } : {};
+    return PROBES[type](target({ type, port, timeout, ...more }), never, tries);
+  };
+  const dead = types.map((type) => ask(type, port, 500));
+  await until(() => openSockets() === before + 4 * types.length);
+  for (const outcome of await Promise.all(dead)) t.match(outcome, { failure: 'timeout' });
+  t.equal(told.unanswered, 4 * types.length);
+  await until(() => openSockets() <= before);
+  const taken = await Promise.all(types.map((type) => ask(type, mute, 1_000)));
+  for (const outcome of taken) t.match(outcome, { failure: 'timeout' }, 'taken, and not answered');
+  t.equal(told.unanswered, 4 * types.length, 'that is not silence');
 });
 
 t.test('TCP: a greeting to read and a farewell to send', async (t) => {

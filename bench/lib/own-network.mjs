@@ -48,6 +48,35 @@ export function timeWait() {
   return readNumber('/proc/net/sockstat', /^TCP:.* tw (\d+)/m);
 }
 
+/** What the kernel has dropped here since the start: connections that its table had no room for, and those that a queue had none for. */
+export function dropped() {
+  return { byTable: tableDrops(), byQueue: queueDrops() };
+}
+
+/** Of connection tracking; its columns are hexadecimal, a line a core. */
+function tableDrops() {
+  const [head = '', ...lines] = readText('/proc/net/stat/nf_conntrack').trim().split('\n');
+  const places = head.split(/\s+/).flatMap((name, i) => (['insert_failed', 'drop'].includes(name) ? [i] : []));
+  const numbers = lines.flatMap((line) => places.map((i) => Number.parseInt(line.split(/\s+/)[i], 16)));
+  return numbers.reduce((sum, number) => sum + number, 0);
+}
+
+/** Of listening sockets that are full. */
+function queueDrops() {
+  const [names = '', values = ''] = readText('/proc/net/netstat')
+    .split('\n')
+    .filter((line) => line.startsWith('TcpExt:'));
+  return Number(values.split(' ')[names.split(' ').indexOf('ListenDrops')] ?? Number.NaN);
+}
+
+function readText(path) {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
 function readNumber(path, pattern) {
   try {
     return Number(pattern.exec(readFileSync(path, 'utf8'))?.[1] ?? Number.NaN);

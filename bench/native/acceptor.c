@@ -1,13 +1,14 @@
 /*
  * Accepts connections at one port of very many loopback addresses, and tells how regularly each of them is probed.
  *
- * usage: acceptor PORT ADDRESSES INTERVAL_MS RETRY_MS
+ * usage: acceptor PORT ADDRESSES INTERVAL_MS RETRY_MS LAST_RETRY_MS
  * Addresses are 127.1.0.0 + n. On SIGUSR1 it counts from nothing, on SIGUSR2 it prints a line of JSON: probes, addresses
  * that were ever probed, and of the intervals between two probes of one address the number, mean, 0.1 %, 99.9 %, least
  * and most, in milliseconds, and how many were outside 80 to 120 % of INTERVAL_MS.
  *
  * Where it may, it sees the SYN packets as they come in, before any is lost on purpose: `"seen":"sent"`. One that was sent
- * again by the kernel, or by the probe RETRY_MS after the first, is the same probe. Otherwise it goes by what it accepts.
+ * again by the kernel, or by the probe RETRY_MS to LAST_RETRY_MS after the first, is the same probe. Otherwise it goes by
+ * what it accepts.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -36,7 +37,7 @@
 #define BUFFER (32 << 20)
 #define LOW 0.8
 #define HIGH 1.2
-/* A second try of the probe comes so much sooner or later than it is meant to. */
+/* Another try of a probe comes so much sooner or later than it is meant to. */
 #define RETRY_PLAY_NS 100000000ull
 /* The kernel sends a SYN again after a second. */
 #define AGAIN_NS 1500000000ull
@@ -45,7 +46,7 @@ typedef unsigned long long ns;
 
 static volatile sig_atomic_t forget, tell;
 static unsigned gaps[STEPS];
-static ns interval, retry, visits, known, number, sum, least = ~0ull, most, outside, last_of_all;
+static ns interval, retry, last_retry, visits, known, number, sum, least = ~0ull, most, outside, last_of_all;
 /* By address: when it was probed last, and from which port. */
 static unsigned count;
 static ns *last;
@@ -77,7 +78,7 @@ static void visit(unsigned address, unsigned short port, ns at) {
   if (last[n] != 0) {
     ns gap = at - last[n];
     if (port != 0 && port == from[n] && gap < AGAIN_NS) return;
-    if (port != 0 && gap > retry - RETRY_PLAY_NS && gap < retry + RETRY_PLAY_NS) return;
+    if (port != 0 && gap > retry - RETRY_PLAY_NS && gap < last_retry + RETRY_PLAY_NS) return;
     ns step = gap / STEP_NS;
     gaps[step < STEPS ? step : STEPS - 1]++;
     number++;
@@ -155,14 +156,15 @@ static ns longest_silence(void) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 5) {
-    fprintf(stderr, "usage: acceptor PORT ADDRESSES INTERVAL_MS RETRY_MS\n");
+  if (argc != 6) {
+    fprintf(stderr, "usage: acceptor PORT ADDRESSES INTERVAL_MS RETRY_MS LAST_RETRY_MS\n");
     return 2;
   }
   unsigned short port = (unsigned short)atoi(argv[1]);
   count = (unsigned)atoi(argv[2]);
   interval = (ns)atoi(argv[3]) * 1000000ull;
   retry = (ns)atoi(argv[4]) * 1000000ull;
+  last_retry = (ns)atoi(argv[5]) * 1000000ull;
   last = calloc(count, sizeof *last);
   from = calloc(count, sizeof *from);
   int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
@@ -190,7 +192,7 @@ int main(int argc, char **argv) {
     if (packets >= 0) look(packets);
     if (forget) {
       forget = 0;
-      /* When each was probed last is kept: what comes next may be the second try of a probe before. */
+      /* When each was probed last is kept: what comes next may be another try of a probe before. */
       memset(gaps, 0, sizeof gaps);
       visits = number = sum = most = outside = 0;
       least = ~0ull;

@@ -9,64 +9,97 @@ import { readFileSync } from 'node:fs';
 const COLLECTED_S = 60;
 const ENDED_S = 10 + COLLECTED_S;
 const UNANSWERED_S = 120 + COLLECTED_S;
-/** What gets no answer is tried a second time (probes/tcp.ts). */
+/** What gets no answer is tried a second time (probes/attempt.ts). */
 const TRIES = 2;
 /** More and more without an answer is believed over so many seconds: no single one tells. */
 const BELIEVED_S = 4;
 /** What the first seconds of an outage leave in the table before it is believed has room in the rest. */
 const USED = 0.95;
+/** What R17 gives to a prober whatever else is in the table. */
+const USUAL_SHARE = 0.05;
+/** More than that fills a whole table before the first entry is forgotten. */
+const FULL_IN_S = 10;
+/** A table this full, of whatever, takes less and less, and from the other on no more than the usual share. */
+const FILLING = 0.6;
+const FULL = 0.9;
+/** The kernel collects by the ten thousand: how full it was is believed for long, and becomes less by so much a second. */
+const FORGOTTEN = 0.0005;
+
+/** In entries. */
+export interface ConntrackTable {
+  /** What it takes. */
+  readonly size: number;
+  readonly used: number;
+}
 
 /**
  * How many probes a second this host can bear: as many as it is given, less where they would fill more than a share of
- * the connection tracking table. Those without an answer fill it most, so that in an outage there are fewer.
+ * the connection tracking table. Those without an answer fill it most, so that in an outage there are fewer. A full
+ * table drops packets, and a probe whose packets are dropped fails for no fault of its endpoint: so no share, not even
+ * all of it, is taken where the table has no room.
  */
 export class HostBudget {
   readonly #most: number;
-  /** Entries that are ours; infinite where there is no table. */
-  readonly #room: number;
-  /** The share of probes without an answer: it rises as they come, and falls as the kernel forgets them. */
+  readonly #share: number;
+  /** Entries that the table takes; infinite where there is none. */
+  #size: number;
+  /** Of a probe, connections without an answer: they rise as they come, and fall as the kernel forgets them. */
   #silent = 0;
   #ended = 0;
   #unanswered = 0;
+  /** How full the table was of late. */
+  #fill = 0;
 
   /**
    * @param most probes a second
-   * @param share of the table; 1 is all of it, and then it sets no bound
+   * @param share of the table; 1 is all of it: then only how full it is sets a bound
    * @param tableSize what the table takes, undefined where connections are not tracked
    */
-  constructor(most: number, share: number, tableSize = conntrackSize()) {
+  constructor(most: number, share: number, tableSize = conntrack()?.size) {
     this.#most = most;
-    this.#room = tableSize === undefined || share >= 1 ? Number.POSITIVE_INFINITY : tableSize * share * USED;
+    this.#share = share;
+    this.#size = tableSize ?? Number.POSITIVE_INFINITY;
   }
 
   /** Probes a second, at least one. */
   get rate(): number {
-    const entrySeconds = (1 - this.#silent) * ENDED_S + this.#silent * TRIES * UNANSWERED_S;
-    return Math.max(1, Math.min(this.#most, this.#room / entrySeconds));
+    const bound = this.#share >= 1 ? Number.POSITIVE_INFINITY : this.#rateWithin(this.#share);
+    const usual = this.#rateWithin(Math.min(USUAL_SHARE, this.#share));
+    return Math.max(1, Math.min(this.#most, bound, Math.max(usual, this.#easedRate())));
   }
 
-  /** To be told once a second: how many probes have ended since the start, and how many of them without an answer. */
-  note(ended: number, unanswered: number): void {
+  /**
+   * To be told once a second: how many probes have ended since the start, how many of their connections nobody
+   * answered, and the table, where there is one by now.
+   */
+  note(ended: number, unanswered: number, table?: ConntrackTable): void {
     const probes = ended - this.#ended;
     const silent = probes === 0 ? 0 : (unanswered - this.#unanswered) / probes;
     if (silent > this.#silent) this.#silent += (silent - this.#silent) / BELIEVED_S;
-    else this.#silent = Math.max(silent, this.#silent - 1 / UNANSWERED_S);
+    else this.#silent = Math.max(silent, this.#silent - TRIES / UNANSWERED_S);
     this.#ended = ended;
     this.#unanswered = unanswered;
+    this.#size = table?.size ?? this.#size;
+    const fill = table === undefined ? 0 : table.used / table.size;
+    this.#fill = Math.max(fill, this.#fill - FORGOTTEN);
+  }
+
+  #easedRate(): number {
+    if (this.#fill < FILLING) return Number.POSITIVE_INFINITY;
+    return (this.#size / FULL_IN_S) * Math.max(0, (FULL - this.#fill) / (FULL - FILLING));
+  }
+
+  #rateWithin(share: number): number {
+    const answered = Math.max(0, 1 - this.#silent / TRIES);
+    return (this.#size * share * USED) / (answered * ENDED_S + this.#silent * UNANSWERED_S);
   }
 }
 
-/** How full the connection tracking table is, 0 to 1; undefined where connections are not tracked. */
-export function conntrackFill(): number | undefined {
-  const size = conntrackSize();
-  const used = readNumber('/proc/sys/net/netfilter/nf_conntrack_count');
-  return size === undefined || used === undefined ? undefined : used / size;
-}
-
-/** Entries that the table takes; undefined where connections are not tracked. */
-function conntrackSize(): number | undefined {
+/** The connection tracking table; undefined where connections are not tracked. */
+export function conntrack(): ConntrackTable | undefined {
   const size = readNumber('/proc/sys/net/netfilter/nf_conntrack_max');
-  return size === undefined || size === 0 ? undefined : size;
+  const used = readNumber('/proc/sys/net/netfilter/nf_conntrack_count');
+  return size === undefined || size === 0 || used === undefined ? undefined : { size, used };
 }
 
 function readNumber(path: string): number | undefined {

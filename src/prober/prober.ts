@@ -7,7 +7,7 @@ import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { BootMs, Clock, Ms } from '../system/clock.js';
 import { foreignFolder } from '../system/own-folder.js';
-import { conntrackFill, HostBudget } from './budget.js';
+import { conntrack, HostBudget } from './budget.js';
 import type { Target, ToProber } from './feed.js';
 import { Outbox } from './outbox.js';
 import type { Probe } from './probes/attempt.js';
@@ -143,9 +143,9 @@ function serveSession(options: ProberOptions, probes: Probes, seed: number, onOp
     };
     const sayAlive = (): void => {
       const { targets, late, localErrors, lastLocalError, stretch, ended, unanswered } = runner.stats();
-      budget.note(ended, unanswered);
+      const table = conntrack();
+      budget.note(ended, unanswered, table);
       runner.budget = budget.rate;
-      const conntrack = conntrackFill();
       session.send({
         op: 'alive',
         at: clock.now().boot,
@@ -154,7 +154,7 @@ function serveSession(options: ProberOptions, probes: Probes, seed: number, onOp
         localErrors,
         stretch,
         ...(lastLocalError === undefined ? {} : { reason: lastLocalError }),
-        ...(conntrack === undefined ? {} : { conntrack }),
+        ...(table === undefined ? {} : { conntrack: table.used / table.size }),
       });
       if (stretch > 1 === stretched) return;
       stretched = stretch > 1;

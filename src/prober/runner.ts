@@ -3,7 +3,8 @@ import { setMaxListeners } from 'node:events';
 import type { BootMs, Clock, Ms } from '../system/clock.js';
 import type { ProbeResult, Target } from './feed.js';
 import { BEAT_MS, LoopWatch } from './loop-watch.js';
-import type { Outcome, Probe } from './probes/attempt.js';
+import { MoreTries } from './more-tries.js';
+import type { Outcome, Probe, Tries } from './probes/attempt.js';
 import type { Schedule, Turn } from './schedule.js';
 
 /** Probes under way at once, at most; fewer after the system has refused descriptors. */
@@ -23,6 +24,9 @@ const LATE_SHARE = 0.25;
 const LATE_MS = 100;
 /** After a pause of so many intervals nothing that was under way counts (A21). */
 const DISCARD_INTERVALS = 2;
+
+/** So often what does not answer is tried; more often only what has not failed before. */
+const TWICE = 2;
 
 const NO_DESCRIPTORS = /^(EMFILE|ENFILE)/;
 
@@ -45,7 +49,7 @@ export interface RunnerStats {
   readonly discarded: number;
   /** By how much intervals are stretched. */
   readonly stretch: number;
-  /** Probes that have ended, and those of them that nobody answered, since the start. */
+  /** Probes that have ended, and connections of theirs that nobody answered, since the start. */
   readonly ended: number;
   readonly unanswered: number;
 }
@@ -67,10 +71,12 @@ export class ProbeRunner {
   #discarded = 0;
   #ended = 0;
   #unanswered = 0;
+  readonly #moreTries: MoreTries;
 
   constructor(options: RunnerOptions) {
     this.#options = options;
     this.#watch = new LoopWatch(options.clock.now().boot);
+    this.#moreTries = new MoreTries(options.schedule.budget);
     setMaxListeners(0, this.#abort.signal);
     this.#beat = setInterval(() => this.wake(), BEAT_MS);
   }
@@ -94,6 +100,7 @@ export class ProbeRunner {
   /** Probes a second, from now on. */
   set budget(rate: number) {
     this.#options.schedule.budget = rate;
+    this.#moreTries.budget = rate;
   }
 
   stats(): RunnerStats {
@@ -151,21 +158,30 @@ export class ProbeRunner {
 
   #probe(turn: Turn): void {
     this.#inFlight++;
-    this.#options.probes[turn.target.type](turn.target, this.#abort.signal).then(
+    this.#options.probes[turn.target.type](turn.target, this.#abort.signal, this.#triesOf(turn)).then(
       (outcome) => this.#end(turn, outcome),
       (error: unknown) => this.#end(turn, { kind: 'local', detail: String(error) }),
     );
+  }
+
+  #triesOf({ failing }: Turn): Tries {
+    return {
+      more: (made) => made < TWICE || (!failing && this.#moreTries.take(this.#now())),
+      unanswered: () => {
+        this.#unanswered++;
+      },
+    };
   }
 
   #end(turn: Turn, outcome: Outcome): void {
     this.#inFlight--;
     if (this.#abort.signal.aborted) return;
     this.#ended++;
-    if (outcome.kind === 'failure' && outcome.failure === 'timeout') this.#unanswered++;
     const now = this.#look();
     const { schedule } = this.#options;
     const gap = this.#watch.longestSince(turn.started, now);
-    const wanted = schedule.done(turn.target.key, now);
+    const failing = outcome.kind === 'local' ? undefined : outcome.kind === 'failure';
+    const wanted = schedule.done(turn.target.key, now, failing);
     if (gap > DISCARD_INTERVALS * turn.interval) this.#discarded++;
     else if (outcome.kind === 'local') this.#local(outcome.detail);
     else if (wasTooLate(outcome, gap, turn.target.timeout)) this.#local(`event loop late by ${Math.round(gap)} ms`);

@@ -27,6 +27,8 @@ export interface Turn {
   readonly started: BootMs;
   /** The interval as it is really kept: stretched by the budget, or by starting late. */
   readonly interval: Ms;
+  /** Its last result was a failure. */
+  readonly failing: boolean;
 }
 
 /** The targets of one zone: a share of the budget is theirs. */
@@ -49,6 +51,7 @@ interface Entry extends Due {
   /** Start of the latest probe; undefined before the first. */
   started: number | undefined;
   busy: boolean;
+  failing: boolean;
 }
 
 export class Schedule {
@@ -139,7 +142,12 @@ export class Schedule {
       group.turn = Math.max(group.turn, time - BURST_MS) + (1_000 * this.#groups.size) / this.budget;
       group.heap.remove(entry);
       this.#late = Math.max(this.#late, time - entry.due);
-      turns.push({ target: entry.target, started: now, interval: this.#kept(entry, time) });
+      turns.push({
+        target: entry.target,
+        started: now,
+        interval: this.#kept(entry, time),
+        failing: entry.failing,
+      });
       if (entry.started === undefined) settle(entry);
       entry.started = time;
       entry.busy = true;
@@ -147,12 +155,16 @@ export class Schedule {
     return turns;
   }
 
-  /** The probe of a turn has ended, in whatever way. Returns false when the target was removed meanwhile. */
-  done(key: string, now: BootMs): boolean {
+  /**
+   * The probe of a turn has ended. Returns false when the target was removed meanwhile.
+   * @param failing how; undefined when it told nothing
+   */
+  done(key: string, now: BootMs, failing?: boolean): boolean {
     const entry = this.#entries.get(key);
     if (entry === undefined) return false;
     if (!entry.busy) return true;
     entry.busy = false;
+    entry.failing = failing ?? entry.failing;
     this.#plan(entry, now - this.#paused);
     return true;
   }
@@ -190,7 +202,8 @@ export class Schedule {
     group.newSlot = Math.max(group.newSlot + 1_000 / forNew, time);
     const soon = time + fraction(hash) * Math.min(FIRST_WITHIN_MS, target.interval);
     const due = Math.max(soon, group.newSlot);
-    const entry: Entry = { target, group, hash, due, place: -1, turns: 0, started: undefined, busy: false };
+    const fresh = { place: -1, turns: 0, started: undefined, busy: false, failing: false };
+    const entry: Entry = { target, group, hash, due, ...fresh };
     this.#entries.set(target.key, entry);
     entry.group.heap.add(entry);
   }

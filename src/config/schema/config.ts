@@ -69,7 +69,7 @@ export const configOptions = {
     {
       budget: integer(1, 100_000, 'Probes a second, at most (R17).', { default: 500 }),
       conntrackShare: share(
-        "Of the kernel's connection tracking table, at most (R17); 1: it sets no bound.",
+        "Of the kernel's connection tracking table, at most (R17); 1: it sets a bound only when it is filling up.",
         { default: 0.05 },
         0.01,
       ),

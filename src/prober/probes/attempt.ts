@@ -8,8 +8,25 @@ export type Outcome =
   /** The fault is on this side; it says nothing about the endpoint (R15). */
   | { readonly kind: 'local'; readonly detail: string };
 
-/** Measures a target once. Never rejects; `signal` ends it early with a local outcome. */
-export type Probe = (target: Target, signal: AbortSignal) => Promise<Outcome>;
+/**
+ * A lost packet is not sent again by the system within the usual timeout, so a probe that hears nothing tries again
+ * beside what is under way. What it asks and tells:
+ */
+export interface Tries {
+  /** Whether it may try again, after `made` tries. */
+  more(made: number): boolean;
+  /** A connection has ended that nobody answered: the host remembers it for long (budget.ts). */
+  unanswered(): void;
+}
+
+/** Measures a target once. Never rejects; `signal` ends it early with a local outcome. Without `tries` it tries twice. */
+export type Probe = (target: Target, signal: AbortSignal, tries?: Tries) => Promise<Outcome>;
+
+/** What is tried a second time, and no more. */
+export const TWICE: Tries = { more: (made) => made < 2, unanswered: () => {} };
+
+/** When it is tried again, as shares of the timeout: what answers within half of it is asked once. */
+export const RETRY_AT: readonly number[] = [1 / 2, 5 / 8, 3 / 4];
 
 export const PASS: Outcome = { kind: 'pass' };
 /** It answers, and wants no more of it (R10). */
@@ -45,49 +62,66 @@ function stopsOf(signal: AbortSignal): Set<() => void> {
   return all;
 }
 
+export interface Work {
+  /** Lets everything go. */
+  readonly release: () => void;
+  /** Tries again if nothing was heard, and if it may. */
+  readonly again?: (may: () => boolean) => void;
+}
+
 /**
- * Runs `start`, which begins the work, reports through `settle` and returns what lets everything go.
- * `halfway` is called when half of the time is over. The deadline covers all of it. A throw in `start` is local: the settings cannot be carried out.
+ * Runs `start`, which begins the work and reports through `settle`. The deadline covers all of it. A throw in `start`
+ * is local: the settings cannot be carried out.
  */
 export function attempt(
   timeout: Ms,
   signal: AbortSignal,
-  start: (settle: (outcome: Outcome) => void) => () => void,
-  halfway?: () => void,
+  start: (settle: (outcome: Outcome) => void) => Work,
+  tries: Tries = TWICE,
 ): Promise<Outcome> {
   return new Promise((resolve) => {
     let settled = false;
-    let release: (() => void) | undefined;
+    let work: Work | undefined;
+    let made = 1;
+    let step = 0;
+    let timer: NodeJS.Timeout | undefined;
     const settle = (outcome: Outcome): void => {
       if (settled) return;
       settled = true;
       clearTimeout(timer);
       stopsOf(signal).delete(abort);
-      release?.();
+      work?.release();
       resolve(outcome);
     };
     const abort = (): void => settle(STOPPED);
+    const may = (): boolean => {
+      if (!tries.more(made)) return false;
+      made++;
+      return true;
+    };
+    const arm = (): void => {
+      const from = step === 0 ? 0 : RETRY_AT[step - 1]!;
+      timer = setTimeout(expire, timeout * ((RETRY_AT[step] ?? 1) - from));
+    };
     // Timers run before sockets are looked at: one more turn lets an answer that is already here win.
     const expire = (): void => {
-      setImmediate(() => settle(timedOut(timeout)));
+      const isLast = step++ === RETRY_AT.length;
+      if (!isLast) arm();
+      setImmediate(() => {
+        if (settled) return;
+        if (isLast) settle(timedOut(timeout));
+        else work?.again?.(may);
+      });
     };
-    let timer =
-      halfway === undefined
-        ? setTimeout(expire, timeout)
-        : setTimeout(() => {
-            timer = setTimeout(expire, timeout / 2);
-            setImmediate(() => {
-              if (!settled) halfway();
-            });
-          }, timeout / 2);
+    arm();
     stopsOf(signal).add(abort);
     if (signal.aborted) {
       abort();
       return;
     }
     try {
-      release = start(settle);
-      if (settled) release();
+      work = start(settle);
+      if (settled) work.release();
     } catch (error) {
       settle(local(error instanceof Error ? error.message : String(error)));
     }

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import type { Target } from '../feed.js';
-import { failure, type Outcome } from './attempt.js';
+import { attempt, failure, local, type Outcome, type Tries, TWICE } from './attempt.js';
 import { classify } from './classify.js';
 
 /** How long the range of ports that the system gives out is believed. */
@@ -10,8 +10,77 @@ const BELIEVED_MS = 60_000;
 
 export const MET_ITSELF: Outcome = failure('refused', 'nobody listens');
 
+/**
+ * An attempt over a TCP connection. `prepare` returns what uses it when it is there; a throw of either is local. `part`
+ * ends it. The first of those that are tried is used, the others end then.
+ */
+export function attemptOver(
+  target: Target,
+  signal: AbortSignal,
+  tries: Tries = TWICE,
+  prepare: (settle: (outcome: Outcome) => void) => (socket: Socket) => void,
+  part: (socket: Socket) => void = closeHard,
+): Promise<Outcome> {
+  return attempt(
+    target.timeout,
+    signal,
+    (settle) => {
+      const opening = new Opening(target, settle, prepare(settle), tries);
+      return { release: () => opening.end(part), again: (may) => opening.again(may) };
+    },
+    tries,
+  );
+}
+
+/** The connections of one probe. */
+class Opening {
+  readonly #open: () => Socket;
+  readonly #tries: Tries;
+  readonly #sockets: Socket[] = [];
+  #used: Socket | undefined;
+  #ended = false;
+
+  constructor(target: Target, settle: (outcome: Outcome) => void, use: (socket: Socket) => void, tries: Tries) {
+    this.#tries = tries;
+    this.#open = () => {
+      const socket = openConnection(target, settle);
+      socket.once('connect', () => {
+        if (this.#ended) return;
+        this.#used = socket;
+        this.#endOthers();
+        try {
+          use(socket);
+        } catch (error) {
+          settle(local(error instanceof Error ? error.message : String(error)));
+        }
+      });
+      return socket;
+    };
+    this.#sockets.push(this.#open());
+  }
+
+  /** Opens one more unless one is there. */
+  again(may: () => boolean): void {
+    if (this.#used === undefined && may()) this.#sockets.push(this.#open());
+  }
+
+  end(part: (socket: Socket) => void): void {
+    this.#ended = true;
+    this.#endOthers();
+    if (this.#used !== undefined) part(this.#used);
+  }
+
+  #endOthers(): void {
+    for (const socket of this.#sockets.splice(0)) {
+      if (socket === this.#used) continue;
+      if (socket.connecting) this.#tries.unanswered();
+      closeHard(socket);
+    }
+  }
+}
+
 /** Opens one that is ended by `closeHard`. Errors are judged and settled; so is a connection to itself. */
-export function openConnection(
+function openConnection(
   { address, port, source }: Pick<Target, 'address' | 'port' | 'source'>,
   settle: (outcome: Outcome) => void,
 ): Socket {

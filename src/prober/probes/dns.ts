@@ -3,21 +3,27 @@ import { randomInt } from 'node:crypto';
 import { RCODE, TYPE } from '../../dns/constants.js';
 import { encodeQuery } from '../../dns/encode-query.js';
 import type { Target } from '../feed.js';
-import { attempt, failure, local, type Outcome, PASS, type Probe } from './attempt.js';
-import { closeHard, openConnection } from './connection.js';
+import { failure, local, type Outcome, PASS, type Probe, type Tries } from './attempt.js';
+import { attemptOver } from './connection.js';
 import { exchange } from './udp.js';
 
 const HEADER_BYTES = 12;
 const RCODES = new Map(Object.entries(RCODE).map(([name, code]) => [code as number, name]));
 
-export const probeDns: Probe = async (target, signal) => {
+export const probeDns: Probe = async (target, signal, tries) => {
   const id = randomInt(0x10000);
   const query = encodeQuery({ id, name: target.query ?? '.', type: target.queryType ?? TYPE.SOA });
   if (query === undefined) return local(`${target.query} is no domain name`);
   const judge = (reply: Buffer): Outcome | undefined => judgeReply(reply, id);
   return target.protocol === 'udp'
-    ? exchange(target, signal, query, judge)
-    : exchangeTcp(target, signal, query, (reply) => judge(reply) ?? failure('bad-status', 'no reply to the question'));
+    ? exchange(target, signal, tries, query, judge)
+    : exchangeTcp(
+        target,
+        signal,
+        tries,
+        query,
+        (reply) => judge(reply) ?? failure('bad-status', 'no reply to the question'),
+      );
 };
 
 /** Undefined when it is no reply to the question. */
@@ -31,11 +37,11 @@ function judgeReply(reply: Buffer, id: number): Outcome | undefined {
 function exchangeTcp(
   target: Target,
   signal: AbortSignal,
+  tries: Tries | undefined,
   query: Uint8Array,
   judge: (reply: Buffer) => Outcome,
 ): Promise<Outcome> {
-  return attempt(target.timeout, signal, (settle) => {
-    const socket = openConnection(target, settle);
+  return attemptOver(target, signal, tries, (settle) => (socket) => {
     let received = Buffer.alloc(0);
     socket.on('data', (chunk: Buffer) => {
       received = Buffer.concat([received, chunk]);
@@ -44,6 +50,5 @@ function exchangeTcp(
     });
     socket.on('end', () => settle(failure('bad-status', 'closed before the answer was complete')));
     socket.write(Buffer.concat([Buffer.from([query.length >> 8, query.length & 0xff]), query]));
-    return () => closeHard(socket);
   });
 }

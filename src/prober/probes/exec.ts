@@ -46,9 +46,10 @@ function run({ address, port, timeout, command }: Target, signal: AbortSignal): 
       if (code === 0) settle(PASS);
       else settle(failure('bad-status', `${killedBy ?? `exit ${code}`}${firstLine(said)}`));
     });
-    return () => {
+    const release = (): void => {
       if (child.exitCode === null && child.signalCode === null) killAll(child);
     };
+    return { release };
   });
 }
 

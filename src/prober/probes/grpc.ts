@@ -6,10 +6,10 @@ import { type ClientHttp2Session, connect as connectHttp2, constants } from 'nod
 import type { Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Target } from '../feed.js';
-import { attempt, failure, type Outcome, PASS, type Probe } from './attempt.js';
+import { failure, type Outcome, PASS, type Probe } from './attempt.js';
 import { judgeName } from './certificate.js';
 import { classify } from './classify.js';
-import { closeHard, openConnection, withoutGoodbye } from './connection.js';
+import { attemptOver, withoutGoodbye } from './connection.js';
 import { hostOf } from './http.js';
 
 const PATH = '/grpc.health.v1.Health/Check';
@@ -23,17 +23,11 @@ const SERVING = 1;
 const SERVICE_UNKNOWN = 3;
 const STATUS_NOT_FOUND = '5';
 
-export const probeGrpc: Probe = (target, signal) =>
-  attempt(target.timeout, signal, (settle) => {
+export const probeGrpc: Probe = (target, signal, tries) =>
+  attemptOver(target, signal, tries, (settle) => (raw) => {
     const judge = (error: Error): void => settle(classify(error, target.address));
-    const raw = openConnection(target, settle);
-    let session: ClientHttp2Session;
-    try {
-      session = openSession(raw, target, settle, judge);
-    } catch (error) {
-      closeHard(raw);
-      throw error;
-    }
+    const session = openSession(raw, target, settle, judge);
+    raw.once('close', () => session.destroy());
     session.on('error', judge);
     const request = session.request({
       [constants.HTTP2_HEADER_METHOD]: 'POST',
@@ -59,10 +53,6 @@ export const probeGrpc: Probe = (target, signal) =>
     });
     request.on('end', () => settle(judgeReply(status, grpcStatus, reply, target.grpcService)));
     request.end(encodeRequest(target.grpcService ?? ''));
-    return () => {
-      session.destroy();
-      closeHard(raw);
-    };
   });
 
 function openSession(

@@ -2,14 +2,14 @@
  * HTTP and HTTPS: one request on a fresh connection; the endpoint passes when its final status is wanted and the
  * body comes to its end, or to a limit, in time. Redirects are statuses like others and are never followed (R18).
  */
-import { type ClientRequest, type IncomingMessage, request } from 'node:http';
+import { type IncomingMessage, request } from 'node:http';
 import { isIP, isIPv6, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Target } from '../feed.js';
-import { attempt, DRAINING, failure, type Outcome, PASS, type Probe } from './attempt.js';
+import { DRAINING, failure, type Outcome, PASS, type Probe } from './attempt.js';
 import { judgeName } from './certificate.js';
 import { classify } from './classify.js';
-import { closeHard, openConnection, withoutGoodbye } from './connection.js';
+import { attemptOver, withoutGoodbye } from './connection.js';
 
 const MAX_BODY_BYTES = 64 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
@@ -18,34 +18,22 @@ const DRAINING_STATUS = 503;
 const BODILESS: ReadonlySet<number> = new Set([204, 304]);
 const WANTED: readonly (readonly [number, number])[] = [[200, 299]];
 
-export const probeHttp: Probe = (target, signal) =>
-  attempt(target.timeout, signal, (settle) => {
+export const probeHttp: Probe = (target, signal, tries) =>
+  attemptOver(target, signal, tries, (settle) => {
     const judge = (error: Error): void => settle(classify(error, target.address));
-    const raw = openConnection(target, settle);
-    let query: ClientRequest;
-    try {
-      let socket: Socket = raw;
-      if (target.type === 'https') {
-        const secured = withoutGoodbye(connectTls({ socket: raw, ...tlsOptions(target) }));
-        secured.once('secureConnect', () => {
-          const wrong = judgeName(target, secured.getPeerCertificate());
-          if (wrong !== undefined) settle(wrong);
-        });
-        secured.on('error', judge);
-        socket = secured;
-      }
-      query = request({
-        createConnection: () => socket,
-        method: target.method ?? 'GET',
-        path: target.path ?? '/',
-        headers: headersOf(target),
-        setHost: false,
-        maxHeaderSize: MAX_HEADER_BYTES,
-      });
-    } catch (error) {
-      closeHard(raw);
-      throw error;
-    }
+    let connect: ((error: null, socket: Socket) => void) | undefined;
+    const query = request({
+      // Asked at once: the connection comes when there is one.
+      createConnection: (_, connected) => {
+        connect = connected;
+        return undefined;
+      },
+      method: target.method ?? 'GET',
+      path: target.path ?? '/',
+      headers: headersOf(target),
+      setHost: false,
+      maxHeaderSize: MAX_HEADER_BYTES,
+    });
     query.on('error', judge);
     query.on('response', (response) => {
       response.on('error', judge);
@@ -68,8 +56,18 @@ export const probeHttp: Probe = (target, signal) =>
     });
     query.on('upgrade', (response) => settle(judgeHead(target, response) ?? judgeBody(target, Buffer.alloc(0))));
     query.end();
-    return () => closeHard(raw);
+    return (raw) => connect?.(null, target.type === 'https' ? secure(raw, target, settle) : raw);
   });
+
+function secure(raw: Socket, target: Target, settle: (outcome: Outcome) => void): Socket {
+  const secured = withoutGoodbye(connectTls({ socket: raw, ...tlsOptions(target) }));
+  secured.once('secureConnect', () => {
+    const wrong = judgeName(target, secured.getPeerCertificate());
+    if (wrong !== undefined) settle(wrong);
+  });
+  secured.on('error', (error) => settle(classify(error, target.address)));
+  return secured;
+}
 
 /** What status and headers decide; undefined when the body has the last word. */
 function judgeHead(target: Target, response: IncomingMessage): Outcome | undefined {

@@ -5,7 +5,7 @@
 import type { Ms } from '../../system/clock.js';
 import { errorName } from '../../system/libc.js';
 import type { Target } from '../feed.js';
-import { local, type Outcome, PASS, type Probe, STOPPED, timedOut } from './attempt.js';
+import { local, type Outcome, PASS, type Probe, RETRY_AT, STOPPED, type Tries, TWICE, timedOut } from './attempt.js';
 import { classify } from './classify.js';
 import { isGivenOut, MET_ITSELF } from './connection.js';
 import { loadNativeCalls, type NativeCalls, NativeSockets, UNDER_WAY } from './native-sockets.js';
@@ -23,8 +23,11 @@ interface Attempt {
   readonly signal: AbortSignal;
   readonly resolve: (outcome: Outcome) => void;
   readonly connections: Connection[];
+  readonly tries: Tries;
+  readonly begun: Ms;
   readonly youngUntil: Ms;
-  /** When a second connection is due, and once there is one, when it is too late. */
+  /** How many of RETRY_AT are past, and when the next one is, or the deadline. */
+  step: number;
   due: Ms;
 }
 
@@ -56,14 +59,15 @@ export class NativeTcp {
     });
   }
 
-  readonly probe: Probe = (target, signal) => {
+  readonly probe: Probe = (target, signal, tries = TWICE) => {
     const sockets = this.#sockets;
-    if (sockets === undefined || signal.aborted || !isPlain(target)) return probeTcp(target, signal);
+    if (sockets === undefined || signal.aborted || !isPlain(target)) return probeTcp(target, signal, tries);
     return new Promise((resolve) => {
-      const now = performance.now();
-      const half = target.timeout / 2;
-      const youngUntil = now + Math.min(YOUNG_MS, half);
-      const attempt = { target, signal, resolve, connections: [], youngUntil, due: now + half };
+      const begun = performance.now();
+      const first = target.timeout * RETRY_AT[0]!;
+      const youngUntil = begun + Math.min(YOUNG_MS, first);
+      const times = { begun, youngUntil, step: 0, due: begun + first };
+      const attempt: Attempt = { target, signal, resolve, connections: [], tries, ...times };
       const connection = this.#open(sockets, attempt);
       if (connection === undefined) return;
       this.#young.push(connection);
@@ -125,18 +129,13 @@ export class NativeTcp {
   }
 
   #judge(sockets: NativeSockets, connection: Connection, state: number): void {
-    const { fd, id, attempt } = connection;
-    const { address, port, source } = attempt.target;
+    const { fd, attempt } = connection;
+    const { address, port } = attempt.target;
     if (state === UNDER_WAY) return;
-    if (state !== 0) this.#settle(sockets, attempt, fault(state, address));
-    else if (isGivenOut(port) && sockets.metItself(fd, address, port)) this.#settle(sockets, attempt, MET_ITSELF);
-    else {
-      if (!this.#watched.has(id)) {
-        attempt.connections.pop();
-        sockets.reset(fd, address, source);
-      }
-      this.#settle(sockets, attempt, PASS);
-    }
+    if (state !== 0) this.#settle(sockets, attempt, fault(state, address), connection);
+    else if (isGivenOut(port) && sockets.metItself(fd, address, port))
+      this.#settle(sockets, attempt, MET_ITSELF, connection);
+    else this.#settle(sockets, attempt, PASS, connection);
   }
 
   #watch(sockets: NativeSockets, connection: Connection): void {
@@ -150,20 +149,30 @@ export class NativeTcp {
     for (const { attempt } of this.#watched.values()) {
       if (attempt.signal.aborted) this.#settle(sockets, attempt, STOPPED);
       else if (now < attempt.due) continue;
-      else if (attempt.connections.length > 1) this.#settle(sockets, attempt, timedOut(attempt.target.timeout));
-      else {
-        // One lost packet is not sent again within the usual timeout: a second connection makes up for it.
-        attempt.due = now + attempt.target.timeout / 2;
-        const second = this.#open(sockets, attempt);
-        if (second !== undefined) this.#watch(sockets, second);
-      }
+      else if (attempt.step === RETRY_AT.length) this.#settle(sockets, attempt, timedOut(attempt.target.timeout));
+      else this.#tryAgain(sockets, attempt, now);
     }
   }
 
-  #settle(sockets: NativeSockets, attempt: Attempt, outcome: Outcome): void {
-    for (const { fd, id } of attempt.connections.splice(0)) {
-      sockets.close(fd);
-      this.#watched.delete(id);
+  #tryAgain(sockets: NativeSockets, attempt: Attempt, now: Ms): void {
+    const { timeout } = attempt.target;
+    const at = RETRY_AT[attempt.step++]!;
+    const next = RETRY_AT[attempt.step] ?? 1;
+    // What begins late has some time all the same.
+    attempt.due = Math.max(attempt.begun + timeout * next, now + (timeout * (next - at)) / 2);
+    if (!attempt.tries.more(attempt.connections.length)) return;
+    const another = this.#open(sockets, attempt);
+    if (another !== undefined) this.#watch(sockets, another);
+  }
+
+  /** @param done the connection that has told it; nobody answered the others */
+  #settle(sockets: NativeSockets, attempt: Attempt, outcome: Outcome, done?: Connection): void {
+    const { address, source } = attempt.target;
+    for (const connection of attempt.connections.splice(0)) {
+      const wasWatched = this.#watched.delete(connection.id);
+      if (connection !== done) attempt.tries.unanswered();
+      if (outcome === PASS && connection === done && !wasWatched) sockets.reset(connection.fd, address, source);
+      else sockets.close(connection.fd);
     }
     attempt.resolve(outcome);
   }

@@ -2,58 +2,39 @@
 import type { Socket } from 'node:net';
 import type { Ms } from '../../system/clock.js';
 import type { Target } from '../feed.js';
-import { attempt, failure, type Outcome, PASS, type Probe } from './attempt.js';
-import { closeHard, openConnection } from './connection.js';
+import { failure, type Outcome, PASS, type Probe } from './attempt.js';
+import { attemptOver, closeHard } from './connection.js';
 
 const MAX_GREETING_BYTES = 4_096;
 /** So long the other side may take to close after a farewell, when the probe itself is over. */
 const FAREWELL_MS: Ms = 1_000;
 
-export const probeTcp: Probe = (target, signal) => {
-  const sockets: Socket[] = [];
-  let again: (() => void) | undefined;
-  return attempt(
-    target.timeout,
+export const probeTcp: Probe = (target, signal, tries) =>
+  attemptOver(
+    target,
     signal,
-    (settle) => {
-      const open = (): void => {
-        sockets.push(openOne(target, settle));
-      };
-      open();
-      again = open;
-      return () => {
-        for (const socket of sockets) end(socket, target);
-      };
-    },
-    // One lost packet is not sent again within the usual timeout: a second connection makes up for it.
-    () => {
-      if (sockets[0]?.connecting) again?.();
-    },
+    tries,
+    (settle) => (socket) => greet(socket, target, settle),
+    (socket) => end(socket, target),
   );
-};
 
-function openOne(target: Target, settle: (outcome: Outcome) => void): Socket {
-  const { expect } = target;
-  const socket = openConnection(target, settle);
+function greet(socket: Socket, { expect }: Target, settle: (outcome: Outcome) => void): void {
   if (expect === undefined) {
     // Nothing is to be read, so nothing is waited for.
-    socket.pause();
-    // One that met itself has settled already.
-    socket.once('connect', () => settle(PASS));
-  } else {
-    let greeting = '';
-    socket.on('data', (chunk: Buffer) => {
-      greeting += chunk.toString('latin1');
-      if (greeting.includes(expect)) settle(PASS);
-      else if (greeting.length > MAX_GREETING_BYTES) settle(failure('bad-status', 'another greeting than expected'));
-    });
-    socket.on('end', () => settle(failure('bad-status', 'closed before the greeting that is expected')));
+    settle(PASS);
+    return;
   }
-  return socket;
+  let greeting = '';
+  socket.on('data', (chunk: Buffer) => {
+    greeting += chunk.toString('latin1');
+    if (greeting.includes(expect)) settle(PASS);
+    else if (greeting.length > MAX_GREETING_BYTES) settle(failure('bad-status', 'another greeting than expected'));
+  });
+  socket.on('end', () => settle(failure('bad-status', 'closed before the greeting that is expected')));
 }
 
 function end(socket: Socket, { farewell }: Target): void {
-  if (farewell === undefined || socket.connecting || socket.destroyed || !socket.writable) closeHard(socket);
+  if (farewell === undefined || socket.destroyed || !socket.writable) closeHard(socket);
   else partFrom(socket, farewell);
 }
 

@@ -1,35 +1,47 @@
 /** UDP: something is sent, and the endpoint passes when it replies as expected. Silence is a timeout. */
 import { createSocket } from 'node:dgram';
 import { isIPv6 } from 'node:net';
-import { attempt, failure, type Outcome, PASS, type Probe } from './attempt.js';
+import { attempt, failure, type Outcome, PASS, type Probe, type Tries } from './attempt.js';
 import { classify } from './classify.js';
 
-export const probeUdp: Probe = (target, signal) => {
+export const probeUdp: Probe = (target, signal, tries) => {
   const { send = '', expect } = target;
-  return exchange(target, signal, Buffer.from(send, 'latin1'), (reply) => {
+  return exchange(target, signal, tries, Buffer.from(send, 'latin1'), (reply) => {
     if (expect === undefined || reply.includes(Buffer.from(expect, 'latin1'))) return PASS;
     return failure('bad-status', 'another reply than expected');
   });
 };
 
-/** One datagram there; `judge` says what a reply means, undefined when it is none. */
+/** One datagram there, and the same again when nothing comes; `judge` says what a reply means, undefined when it is none. */
 export function exchange(
   { address, port, timeout, source }: Parameters<Probe>[0],
   signal: AbortSignal,
+  tries: Tries | undefined,
   query: Uint8Array,
   judge: (reply: Buffer) => Outcome | undefined,
 ): Promise<Outcome> {
-  return attempt(timeout, signal, (settle) => {
+  const start = (settle: (outcome: Outcome) => void) => {
     const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4');
+    let connected = false;
     socket.on('error', (error) => settle(classify(error, address)));
     socket.on('message', (reply) => {
       const outcome = judge(reply);
       if (outcome !== undefined) settle(outcome);
     });
     // Connected: only replies of the endpoint itself come in, and a closed port is told of.
-    const ask = (): void => socket.connect(port, address, () => socket.send(query));
+    const ask = (): void =>
+      socket.connect(port, address, () => {
+        connected = true;
+        socket.send(query);
+      });
     if (source === undefined) ask();
     else socket.bind({ address: source }, ask);
-    return () => socket.close();
-  });
+    return {
+      release: () => void socket.close(),
+      again: (may: () => boolean) => {
+        if (connected && may()) socket.send(query);
+      },
+    };
+  };
+  return attempt(timeout, signal, start, tries);
 }
