@@ -3,7 +3,6 @@
  * them, and what is answered for one follows from the address alone. Readers probe without a lock. Two words a slot:
  * the address, and the zone's number + 1 (0: never used, -1: deleted), which is written last.
  */
-import { largeSharedMemory } from '../system/huge-pages.js';
 
 const FIRST_SLOTS = 256;
 const EMPTY = 0;
@@ -59,7 +58,7 @@ export class AddressSet {
     let slots = FIRST_SLOTS;
     while (slots < (this.size + 1) * 2) slots *= 2;
     const old = this.#words;
-    this.shared = largeSharedMemory(slots * 8);
+    this.shared = new SharedArrayBuffer(slots * 8);
     this.#words = new Int32Array(this.shared);
     this.#taken = 0;
     this.size = 0;
@@ -69,7 +68,7 @@ export class AddressSet {
   /** An equal array that may change without readers of the old one noticing. */
   copy(): void {
     const old = this.#words;
-    this.shared = largeSharedMemory(old.length * 4);
+    this.shared = new SharedArrayBuffer(old.length * 4);
     this.#words = new Int32Array(this.shared);
     this.#words.set(old);
   }

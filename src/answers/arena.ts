@@ -2,7 +2,6 @@
  * Allocates blocks of the shared arena. A block that readers may still see is *retired*: it is used again only after
  * a quiescent point, when every reader has left the batch that it was in and has taken the generation of then.
  */
-import { largeSharedMemory } from '../system/huge-pages.js';
 import {
   MAX_READERS,
   MAX_SEGMENTS,
@@ -177,9 +176,7 @@ export class Arena {
   #grow(): void {
     if (this.#segments >= MAX_SEGMENTS) throw new Error('the answer table is full');
     this.#keep(this.#next, this.#end - this.#next);
-    // The first is all that most tables fill, and not to the end.
-    const bytes = 2 ** SEGMENT_BYTES_LOG2;
-    this.#addSegment(this.#segments === 0 ? new SharedArrayBuffer(bytes) : largeSharedMemory(bytes));
+    this.#addSegment(new SharedArrayBuffer(2 ** SEGMENT_BYTES_LOG2));
     this.#next = this.#segments * SEGMENT_UNITS;
     this.#end = this.#next + SEGMENT_UNITS;
     // Block numbers 0 and 1 have a meaning of their own in the index.

@@ -2,7 +2,6 @@
  * Writes the open-addressed index that readers probe without a lock. A name appears, changes and goes by one store
  * of its block number; the slot's hash is written before.
  */
-import { largeSharedMemory } from '../system/huge-pages.js';
 import { SLOT_DELETED, SLOT_EMPTY } from './shared.js';
 
 const FIRST_SLOTS = 1024;
@@ -29,7 +28,7 @@ export class NameIndex {
     let slots = FIRST_SLOTS;
     while (slots < (this.size + 1) * 4) slots *= 2;
     const old = this.#words;
-    this.shared = largeSharedMemory(slots * 8);
+    this.shared = new SharedArrayBuffer(slots * 8);
     this.#words = new Int32Array(this.shared);
     this.#taken = 0;
     this.size = 0;
@@ -42,7 +41,7 @@ export class NameIndex {
   /** An equal array that may change without readers of the old one noticing. */
   copy(): void {
     const old = this.#words;
-    this.shared = largeSharedMemory(old.length * 4);
+    this.shared = new SharedArrayBuffer(old.length * 4);
     this.#words = new Int32Array(this.shared);
     this.#words.set(old);
   }
