@@ -78,11 +78,18 @@ export class TableMemory {
   isEntryOf(block: number, zone: number, name: Uint8Array, start: number, length: number): boolean {
     const segment = block >>> SEGMENT_UNITS_LOG2;
     const word = (block & SEGMENT_UNITS_MASK) * 2;
-    const head = this.words[segment]![word + 1]!;
+    const words = this.words[segment]!;
+    const head = words[word + 1]!;
     if ((head & 0xffffff) !== (zone | (length << 16))) return false;
+    const key = word + ENTRY_HEAD_WORDS + (head >>> 24) * 2;
+    // By words, as most ask in lower case: the first that is not equal is compared by octets, and what is behind it.
+    let i = 0;
+    for (let at = start; i <= length - 4; i += 4, at += 4) {
+      const four = name[at]! | (name[at + 1]! << 8) | (name[at + 2]! << 16) | (name[at + 3]! << 24);
+      if (words[key + (i >> 2)] !== four) break;
+    }
     const bytes = this.bytes[segment]!;
-    const key = (word + ENTRY_HEAD_WORDS + (head >>> 24) * 2) * 4;
-    for (let i = 0; i < length; i++) if (bytes[key + i] !== FOLD[name[start + i]!]) return false;
+    for (; i < length; i++) if (bytes[key * 4 + i] !== FOLD[name[start + i]!]) return false;
     return true;
   }
 

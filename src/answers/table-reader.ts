@@ -1,7 +1,7 @@
 import { FOLD } from '../dns/names.js';
 import type { Query } from '../dns/query.js';
 import { quadLabel, reverseQuad } from './address-labels.js';
-import { HASH_PRIME, hashName, hashStart, zoneHash } from './hash.js';
+import { hashLabel, hashName, hashStart, zoneHash } from './hash.js';
 import { isTargets } from './naming/rfc2782.js';
 import {
   READER_COUNTER,
@@ -82,10 +82,11 @@ export class TableReader {
     const slots = this.#slots;
     const mask = slots.length / 2 - 1;
     let hash = this.#start;
-    let at = labels[0]! + query.nameLength - 2;
+    let last = labels[0]! + query.nameLength - 2;
     for (let label = labelCount - 1; label >= 0; label--) {
       const start = labels[label]!;
-      for (; at >= start; at--) hash = Math.imul(hash ^ FOLD[bytes[at]!]!, HASH_PRIME);
+      hash = hashLabel(hash, bytes, start, last);
+      last = start - 1;
       for (let slot = (hash ^ (hash >>> 15)) & mask; ; slot = (slot + 1) & mask) {
         const number = slots[slot * 2 + 1]!;
         if (number === 0) break;
@@ -154,6 +155,9 @@ function isVisible(zone: ReaderZone, listen: number): boolean {
 
 /** `name` ends with the root label, as does the question: equal lengths are given by the hash, equal bytes are not. */
 function endsWith(bytes: Uint8Array, start: number, name: Uint8Array): boolean {
-  for (let i = 0; i < name.length; i++) if (name[i] !== FOLD[bytes[start + i]!]) return false;
+  for (let i = 0; i < name.length; i++) {
+    const byte = bytes[start + i]!;
+    if (name[i] !== byte && name[i] !== FOLD[byte]) return false;
+  }
   return true;
 }
