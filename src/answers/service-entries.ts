@@ -61,7 +61,8 @@ export class ServiceEntries {
   #published(): Map<string, readonly SetRef[]> {
     const { table, zone } = this.#place;
     if (this.#names === '') return new Map();
-    const own = ({ set }: SetRef): boolean => this.#blocks.includes(set as number);
+    const blocks = new Set<SetRef['set']>(this.#blocks);
+    const own = ({ set }: SetRef): boolean => blocks.has(set);
     return new Map(this.#names.split('\n').map((name) => [name, table.sets(zone, this.#wire(name)!).filter(own)]));
   }
 
@@ -90,7 +91,8 @@ interface Answer {
 class Compiler {
   readonly #place: Place;
   readonly #view: ServiceView;
-  readonly #answers: Answer[] = [];
+  /** By the first row. */
+  readonly #answers = new Map<Row, Answer[]>();
 
   constructor(place: Place, view: ServiceView) {
     this.#place = place;
@@ -115,10 +117,13 @@ class Compiler {
   }
 
   #answer(subset: readonly Row[]): Answer {
-    const known = this.#answers.find((answer) => sameRows(answer.subset, subset));
+    const first = subset[0]!;
+    const alike = this.#answers.get(first);
+    const known = alike?.find((answer) => sameRows(answer.subset, subset));
     if (known !== undefined) return known;
     const answer: Answer = { subset, rows: this.#view.answer(subset) };
-    this.#answers.push(answer);
+    if (alike === undefined) this.#answers.set(first, [answer]);
+    else alike.push(answer);
     return answer;
   }
 
@@ -132,5 +137,5 @@ class Compiler {
 }
 
 function sameRows(a: readonly Row[], b: readonly Row[]): boolean {
-  return a === b || (a.length === b.length && a.every((row, i) => row === b[i]));
+  return a === b || (a.length === b.length && a.at(-1) === b.at(-1) && a.every((row, i) => row === b[i]));
 }

@@ -68,6 +68,13 @@ export class Places<Holder extends { readonly row: Place }> {
     return false;
   }
 
+  /** How many there are at the place, or at one that has the same number. */
+  count(place: Place): number {
+    const number = numberOf(place);
+    const known = this.#mapOf(number).get(number);
+    return known === undefined ? 0 : known instanceof Set ? known.size : 1;
+  }
+
   #mapOf(number: number): Map<number, Holder | Set<Holder>> {
     return this.#at[number & (MAPS - 1)]!;
   }

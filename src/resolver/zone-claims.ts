@@ -3,13 +3,29 @@ import type { Places } from '../catalog/places.js';
 import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import { demandsIdentity } from '../health/targets.js';
-import type { BootMs } from '../system/clock.js';
+import { rowKey } from '../registry/registry.js';
+import type { BootMs, Instant } from '../system/clock.js';
 import type { Zone } from './zone.js';
 import type { Holder } from './zone-probes.js';
+
+/** Where more than so many are at one place, as at the one entrance of many services, they are not asked one by one. */
+const CROWD = 8;
+
+/** Since when a zone lists a place without a break. */
+interface Listing {
+  /** The latest, and of which service. */
+  since: BootMs;
+  service: string;
+  /** The latest of other services. */
+  others: BootMs;
+}
 
 export class ZoneClaims {
   readonly #zone: Zone;
   readonly #places: Places<Holder<Zone>>;
+  /** By place, what each zone lists there; for as long as nothing is listed or left. */
+  readonly #crowds = new Map<string, Map<Zone, Listing>>();
+  #crowdsAt: Instant | undefined;
 
   constructor(zone: Zone, places: Places<Holder<Zone>>) {
     this.#zone = zone;
@@ -20,6 +36,10 @@ export class ZoneClaims {
   isClaimedHere(service: Service, row: CatalogRow): boolean {
     const { goneSince } = row;
     if (goneSince === undefined || row.port === 0) return false;
+    if (this.#places.count(row) > CROWD) {
+      const own = this.#crowd(row).get(this.#zone);
+      return own !== undefined && (own.service === service.name ? own.others : own.since) >= goneSince;
+    }
     return this.#places.some(
       row,
       (other) =>
@@ -45,13 +65,18 @@ export class ZoneClaims {
     for (const service of services) for (const row of service.rows.values()) this.#places.contest(row);
   }
 
+  /** What was listed may have changed. */
+  begin(): void {
+    this.#crowds.clear();
+  }
+
   /** Services that are judged in another way when the registry falls silent, or is heard again. */
   *dependOnHearing(): Iterable<Service> {
     const { addressSpace, addresses } = this.#zone.config;
     if (addressSpace === undefined && addresses !== 'reused') return;
     for (const service of this.#zone.catalog.services.values()) {
       for (const row of service.rows.values()) {
-        if (!row.doubted && (addressSpace === undefined || this.#places.at(row).length < 2)) continue;
+        if (!row.doubted && (addressSpace === undefined || this.#places.count(row) < 2)) continue;
         yield service;
         break;
       }
@@ -66,16 +91,28 @@ export class ZoneClaims {
   #isClaimed(service: Service, row: CatalogRow): boolean {
     if (row.port === 0) return false;
     const { config, probes } = this.#zone;
-    const lastWord = row.listed ? this.#confirmed(service) : row.goneSince;
-    const claim = this.#places.some(
-      row,
-      (other) =>
-        other.zone !== this.#zone &&
-        other.zone.config.addressSpace === config.addressSpace &&
-        other.row.listed &&
-        other.row.listedSince > (lastWord ?? Number.NEGATIVE_INFINITY),
-    );
+    const lastWord = (row.listed ? this.#confirmed(service) : row.goneSince) ?? Number.NEGATIVE_INFINITY;
+    const isOther = (zone: Zone): boolean => zone !== this.#zone && zone.config.addressSpace === config.addressSpace;
+    const claim =
+      this.#places.count(row) > CROWD
+        ? [...this.#crowd(row)].some(([zone, { since }]) => isOther(zone) && since > lastWord)
+        : this.#places.some(
+            row,
+            (other) => isOther(other.zone) && other.row.listed && other.row.listedSince > lastWord,
+          );
     return claim && !(row.column === 'passes' && demandsIdentity(probes.settings(service).check));
+  }
+
+  #crowd(row: CatalogRow): Map<Zone, Listing> {
+    if (this.#crowdsAt !== this.#zone.now) this.#crowds.clear();
+    this.#crowdsAt = this.#zone.now;
+    const key = rowKey(row);
+    let crowd = this.#crowds.get(key);
+    if (crowd === undefined) {
+      crowd = crowdOf(this.#places.at(row));
+      this.#crowds.set(key, crowd);
+    }
+    return crowd;
   }
 
   /** When the registries that list a service last said so. */
@@ -96,4 +133,18 @@ export class ZoneClaims {
     row.column = 'fails';
     row.hard = true;
   }
+}
+
+function crowdOf(holders: readonly Holder<Zone>[]): Map<Zone, Listing> {
+  const crowd = new Map<Zone, Listing>();
+  for (const { zone, service, row } of holders) {
+    if (!row.listed) continue;
+    const since = row.listedSince;
+    const known = crowd.get(zone);
+    if (known === undefined) crowd.set(zone, { since, service: service.name, others: Number.NEGATIVE_INFINITY });
+    else if (known.service === service.name) known.since = Math.max(known.since, since);
+    else if (since <= known.since) known.others = Math.max(known.others, since);
+    else crowd.set(zone, { since, service: service.name, others: known.since });
+  }
+  return crowd;
 }

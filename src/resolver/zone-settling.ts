@@ -22,13 +22,15 @@ export class ZoneSettling {
   /** As `settle`; the guards look at services of their own besides. */
   *settling(touched: Set<Service>, guards: boolean): Steps {
     const zone = this.#zone;
-    const { sources, health, names } = zone;
+    const { sources, health, names, claims } = zone;
+    claims.begin();
     for (const service of touched) {
       this.#judge(service);
       yield service.rows.size + 1;
     }
     for (const source of guards ? sources.all : []) {
       if (!source.hearing.heard) continue;
+      claims.begin();
       const { guard, guardLog, hearing } = source;
       const events = guard.evaluate(hearing.clock.at(zone.now.boot), zone.now.wall, health.proberSilent);
       for (const service of this.seen(source, guardLog.tell(events))) {

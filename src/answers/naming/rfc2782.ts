@@ -97,22 +97,26 @@ export function zoneProtocols(rows: readonly Row[]): readonly Protocol[] {
 
 /** Keeps the array itself when nothing falls out, so that equal subsets are compiled once. */
 function only(rows: readonly Row[], keep: (row: Row) => boolean): readonly Row[] {
-  const kept = rows.filter(keep);
+  return whole(rows.filter(keep), rows);
+}
+
+function whole(kept: readonly Row[], rows: readonly Row[]): readonly Row[] {
   return kept.length === rows.length ? rows : kept;
 }
 
 function portNames(parent: string, rows: readonly Row[], names: ServiceName[]): void {
   for (const protocol of PROTOCOLS) {
-    const labels = new Set<string>();
+    const ports = new Map<string, Row[]>();
     for (const row of rows) {
-      if (row.protocol !== protocol || row.portName === undefined || labels.has(row.portName)) continue;
-      if (isHostLabel(row.portName) && row.portName.length <= MAX_UNDERSCORED) labels.add(row.portName);
+      if (row.protocol !== protocol || row.portName === undefined) continue;
+      const named = ports.get(row.portName);
+      if (named !== undefined) named.push(row);
+      else if (isHostLabel(row.portName) && row.portName.length <= MAX_UNDERSCORED) ports.set(row.portName, [row]);
     }
-    if (labels.size === 0) continue;
+    if (ports.size === 0) continue;
     names.push({ name: `_${protocol}.${parent}`, rows: [], kind: 'non-terminal' });
-    for (const portName of labels) {
-      const named = only(rows, (row) => row.protocol === protocol && row.portName === portName);
-      names.push({ name: `_${portName}._${protocol}.${parent}`, rows: named, kind: 'srv' });
+    for (const [portName, named] of ports) {
+      names.push({ name: `_${portName}._${protocol}.${parent}`, rows: whole(named, rows), kind: 'srv' });
     }
   }
 }
@@ -129,8 +133,7 @@ function byTag(rows: readonly Row[]): Map<string, readonly Row[]> {
       else if (tagged.at(-1) !== row) tagged.push(row);
     }
   }
-  const whole = (tagged: readonly Row[]) => (tagged.length === rows.length ? rows : tagged);
-  return new Map([...tags].map(([tag, tagged]) => [tag, whole(tagged)]));
+  return new Map([...tags].map(([tag, tagged]) => [tag, whole(tagged, rows)]));
 }
 
 const HYPHEN = 0x2d;
