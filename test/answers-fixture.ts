@@ -125,3 +125,22 @@ export function decode(bytes: Uint8Array): Reply {
     errors: packet.errors,
   };
 }
+
+/** Three endpoints of one port, the last a standby. */
+export const WEB = [
+  row('10.0.0.1', 8081, { portName: 'http', tags: ['blue'] }),
+  row('10.0.0.2', 8082, { portName: 'http' }),
+  row('10.0.0.3', 8083, { portName: 'http', priority: 10 }),
+];
+
+/** A zone with a service `web`, and one without endpoints. */
+export function smallWorld(): World {
+  const world = new World();
+  world.zone('svc.internal', [service('web', WEB), service('empty', [])]);
+  return world;
+}
+
+/** Endpoints of one port, each with an address of its own. */
+export function endpoints(count: number): Row[] {
+  return Array.from({ length: count }, (_, i) => row(`10.1.${i >> 8}.${i & 255}`, 1000 + i, { portName: 'http' }));
+}

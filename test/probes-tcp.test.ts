@@ -1,23 +1,19 @@
-import { spawn } from 'node:child_process';
+/** TCP probes, whichever way they go. */
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { readdirSync, readlinkSync } from 'node:fs';
-import { connect, createServer, type Socket } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import t from 'tap';
 import { attempt, type Outcome, type Probe, type Tries } from '../src/prober/probes/attempt.js';
 import { classify, defaultIn4, defaultIn6 } from '../src/prober/probes/classify.js';
 import { metItself } from '../src/prober/probes/connection.js';
 import { probeHttp } from '../src/prober/probes/http.js';
-import { loadNativeCalls, type NativeCalls } from '../src/prober/probes/native-sockets.js';
 import { NativeTcp } from '../src/prober/probes/native-tcp.js';
 import { PROBES } from '../src/prober/probes/probe.js';
 import { probeTcp } from '../src/prober/probes/tcp.js';
-import { CERT, KEY } from './certificate-of-nobody.js';
-import { closedPort, HERE, hanging, listening, never, raw, type Tap, target, until, web } from './prober-fixture.js';
+import { closedPort, HERE, hanging, listening, never, type Tap, target, until } from './prober-fixture.js';
 import { listeningHere, probe } from './probes-fixture.js';
+import { NOT_NATIVE, openSockets, stoppedBackend } from './probes-native-fixture.js';
 
-const CALLS = loadNativeCalls();
-const NOT_NATIVE = typeof CALLS === 'string' ? CALLS : false;
 const WAYS = ['native', 'over node:net'] as const;
 
 function probeBy(t: Tap, way: (typeof WAYS)[number]): Probe {
@@ -36,25 +32,6 @@ function counting(): { readonly tries: Tries; readonly told: { unanswered: numbe
   const told = { unanswered: 0 };
   return { told, tries: { ...OFTEN, unanswered: () => told.unanswered++ } };
 }
-
-/** A server that is stopped and whose queue is full: what else comes is dropped as if packets were lost, until it wakes. */
-async function stoppedBackend(t: Tap): Promise<{ readonly port: number; readonly wake: () => void }> {
-  const child = spawn(process.execPath, ['-e', BACKEND], { stdio: ['ignore', 'pipe', 'inherit'] });
-  const [line] = (await once(child.stdout, 'data')) as [Buffer];
-  const port = Number(line.toString());
-  child.kill('SIGSTOP');
-  const fillers = Array.from({ length: 6 }, () => connect(port, HERE).on('error', () => {}));
-  t.teardown(() => {
-    for (const filler of fillers) filler.destroy();
-    child.kill('SIGKILL');
-  });
-  await until(() => fillers.filter((filler) => !filler.connecting).length === 2);
-  return { port, wake: () => child.kill('SIGCONT') };
-}
-
-const BACKEND = `require('net')
-  .createServer((socket) => socket.on('error', () => {}))
-  .listen({ port: 0, host: '127.0.0.1', backlog: 1 }, function () { console.log(this.address().port); });`;
 
 t.test('R12, R15: what an error means', async (t) => {
   const yes = () => true;
@@ -280,147 +257,6 @@ for (const way of WAYS) {
   });
 }
 
-t.test('native TCP probes', { skip: NOT_NATIVE }, async (t) => {
-  const calls = CALLS as NativeCalls;
-
-  await t.test('where they cannot be had, or stop working, node:net probes, and that is told once', async (t) => {
-    const server = createServer((socket) => socket.on('error', () => {}));
-    const port = await listening(server);
-    t.teardown(() => server.close());
-    const faults: [string, NativeCalls | string, Outcome['kind']][] = [
-      ['koffi does not load: gone', 'koffi does not load: gone', 'pass'],
-      ['epoll_create1: EMFILE', { ...calls, epollCreate: () => -1, errno: () => 24 }, 'pass'],
-      ['poll: EFAULT', { ...calls, poll: () => -1, errno: () => 14 }, 'local'],
-    ];
-    for (const [reason, broken, first] of faults) {
-      const before = openSockets();
-      const told: string[] = [];
-      // Of a connect that is under way errno is asked, too.
-      let connecting = false;
-      const odd =
-        typeof broken === 'string'
-          ? broken
-          : {
-              ...broken,
-              connect: (...args: Parameters<NativeCalls['connect']>) => {
-                connecting = true;
-                return calls.connect(...args);
-              },
-              errno: () => {
-                const errno = connecting ? calls.errno() : broken.errno();
-                connecting = false;
-                return errno;
-              },
-            };
-      const native = new NativeTcp((why) => told.push(why), odd);
-      const outcomes = await Promise.all([1, 2, 3].map(() => native.probe(target({ port }), never)));
-      t.same(
-        outcomes.map(({ kind }) => kind),
-        Array(3).fill(first),
-        reason,
-      );
-      t.same(await native.probe(target({ port }), never), { kind: 'pass' });
-      t.same(told, [reason]);
-      await until(() => openSockets() <= before);
-      native.close();
-    }
-  });
-
-  await t.test('a watch that fails ends those under way as local errors, and closes all', async (t) => {
-    const { port } = await stoppedBackend(t);
-    const before = openSockets();
-    const told: string[] = [];
-    let left = 3;
-    const epollCtl: NativeCalls['epollCtl'] = (...args) => (left-- > 0 ? calls.epollCtl(...args) : -1);
-    const errno = () => (left < 0 ? 28 : calls.errno());
-    const native = new NativeTcp((why) => told.push(why), { ...calls, epollCtl, errno });
-    const probed = [1, 2, 3, 4, 5].map(() => native.probe(target({ port, timeout: 60_000 }), never));
-    t.same(await Promise.all(probed), Array(5).fill({ kind: 'local', detail: 'epoll_ctl: ENOSPC' }));
-    t.same(told, ['epoll_ctl: ENOSPC']);
-    t.equal(openSockets(), before);
-  });
-
-  await t.test('calls that a signal interrupts are made again', async (t) => {
-    const backend = await stoppedBackend(t);
-    let interrupted = 0;
-    let now = false;
-    const once = <A extends unknown[]>(call: (...args: A) => number) => {
-      let first = true;
-      return (...args: A): number => {
-        now = first;
-        first = false;
-        if (!now) return call(...args);
-        interrupted++;
-        return -1;
-      };
-    };
-    const native = new NativeTcp((why) => t.fail(why), {
-      ...calls,
-      poll: once(calls.poll),
-      epollWait: once(calls.epollWait),
-      connect: (...args) => {
-        now = false;
-        return calls.connect(...args);
-      },
-      errno: () => (now ? 4 : calls.errno()),
-    });
-    t.teardown(() => native.close());
-    const probed = native.probe(target({ port: backend.port, timeout: 20_000 }), never);
-    await until(() => interrupted === 2);
-    backend.wake();
-    t.same(await probed, { kind: 'pass' });
-  });
-
-  await t.test('a connection that met itself is nobody listening', async (t) => {
-    const native = new NativeTcp((why) => t.fail(why), {
-      ...calls,
-      connect: (fd, name, length) => {
-        t.equal(calls.bind(fd, name, length), 0);
-        return calls.connect(fd, name, length);
-      },
-    });
-    t.teardown(() => native.close());
-    const refused = { kind: 'failure', failure: 'refused', detail: 'nobody listens' };
-    t.same(await native.probe(target({ port: await closedPort() }), never), refused);
-  });
-
-  await t.test('closed, it ends what is under way', async (t) => {
-    const { port } = await stoppedBackend(t);
-    const before = openSockets();
-    const native = new NativeTcp((why) => t.fail(why));
-    const early = native.probe(target({ port, timeout: 60_000 }), never);
-    await until(() => openSockets() > before);
-    await new Promise((resolve) => setTimeout(resolve, 30));
-    const late = native.probe(target({ port, timeout: 60_000 }), never);
-    native.close();
-    const stopped = { kind: 'local', detail: 'stopped' };
-    t.same(await Promise.all([early, late]), [stopped, stopped]);
-    t.equal(openSockets(), before);
-    native.close();
-  });
-
-  await t.test('thousands at a time, here and not here: each has its own outcome', async (t) => {
-    const server = createServer((socket) => socket.on('error', () => {}));
-    const port = await listening(server);
-    t.teardown(() => server.close());
-    const closed = await closedPort();
-    const { port: hangs } = await stoppedBackend(t);
-    const before = openSockets();
-    const native = new NativeTcp((why) => t.fail(why));
-    t.teardown(() => native.close());
-    const ports = [port, closed, hangs];
-    const outcomes = await Promise.all(
-      Array.from({ length: 600 }, (_, i) => native.probe(target({ port: ports[i % 3]!, timeout: 300 }), never)),
-    );
-    t.same(
-      outcomes.map((outcome) => (outcome.kind === 'failure' ? outcome.failure : outcome.kind)),
-      Array.from({ length: 600 }, (_, i) => ['pass', 'refused', 'timeout'][i % 3]),
-    );
-    native.close();
-    await until(() => openSockets() <= before);
-  });
-});
-
 t.test('R17: probes of all types over TCP try again beside a connection that is not there', async (t) => {
   const { port } = await stoppedBackend(t);
   const mute = await hanging(t);
@@ -469,38 +305,3 @@ t.test('TCP: a greeting to read and a farewell to send', async (t) => {
   t.equal(await probe({ type: 'tcp', port: chatty, expect: '220' }), 'bad-status: another greeting than expected');
   t.match(await probe({ type: 'tcp', port, timeout: 50, expect: 'never' }), /^timeout: /);
 });
-
-t.test('no probe leaves a descriptor behind, whatever its outcome', async (t) => {
-  const kinds = await Promise.all([
-    web(t, (_query, reply) => reply.end('ok')).then((port) => target({ type: 'http', port })),
-    web(t, (_query, reply) => reply.writeHead(503).end('no')).then((port) => target({ type: 'http', port })),
-    web(t, (_query, reply) => reply.end('ok'), { key: KEY, cert: CERT }).then((port) =>
-      target({ type: 'https', port }),
-    ),
-    web(t, (_query, reply) => reply.end('ok')).then((port) => target({ type: 'https', port })),
-    raw(t, (socket) => socket.end('HTTP/1.1 200 OK\r\n\r\n')).then((port) => target({ type: 'http', port })),
-    raw(t, (socket) => socket.end('nonsense')).then((port) => target({ type: 'http', port })),
-    raw(t, (socket) => socket.resetAndDestroy()).then((port) => target({ type: 'http', port })),
-    hanging(t).then((port) => target({ type: 'http', port, timeout: 20 })),
-    hanging(t).then((port) => target({ type: 'https', port, timeout: 20 })),
-    hanging(t).then((port) => target({ port })),
-    closedPort().then((port) => target({ type: 'https', port })),
-  ]);
-  const before = openSockets();
-  for (let i = 0; i < 5; i++)
-    await Promise.all(kinds.map((asked) => (asked.type === 'tcp' ? probeTcp : probeHttp)(asked, never)));
-  await until(() => openSockets() <= before);
-  t.ok(openSockets() <= before);
-});
-
-function openSockets(): number {
-  return readdirSync('/proc/self/fd').filter((fd) => isSocket(fd)).length;
-}
-
-function isSocket(fd: string): boolean {
-  try {
-    return readlinkSync(`/proc/self/fd/${fd}`).startsWith('socket:');
-  } catch {
-    return false;
-  }
-}

@@ -3,27 +3,10 @@ import fc from 'fast-check';
 import t from 'tap';
 import { TYPE } from '../src/dns/constants.js';
 import { encodeQuery } from '../src/dns/encode-query.js';
-import type { Row } from '../src/registry/registry.js';
-import { decode, row, SYNCED, service, World } from './answers-fixture.js';
-
-const WEB = [
-  row('10.0.0.1', 8081, { portName: 'http', tags: ['blue'] }),
-  row('10.0.0.2', 8082, { portName: 'http' }),
-  row('10.0.0.3', 8083, { portName: 'http', priority: 10 }),
-];
-
-function small(): World {
-  const world = new World();
-  world.zone('svc.internal', [service('web', WEB), service('empty', [])]);
-  return world;
-}
-
-function endpoints(count: number): Row[] {
-  return Array.from({ length: count }, (_, i) => row(`10.1.${i >> 8}.${i & 255}`, 1000 + i, { portName: 'http' }));
-}
+import { decode, endpoints, row, SYNCED, service, smallWorld, World } from './answers-fixture.js';
 
 t.test('messages that are no plain query', async (t) => {
-  const world = small();
+  const world = smallWorld();
   const plain = encodeQuery({ id: 0xabcd, name: 'web.svc.internal', type: TYPE.A, edns: {} })!;
   const changed = (change: (bytes: Uint8Array) => void, base = plain) => {
     const bytes = base.slice();

@@ -2,22 +2,20 @@ import t from 'tap';
 import { TYPE } from '../src/dns/constants.js';
 import { encodeQuery } from '../src/dns/encode-query.js';
 import { nameToWire } from '../src/dns/names.js';
-import type { Row } from '../src/registry/registry.js';
 import { allows } from '../src/server/acl.js';
 import { COUNTER, COUNTER_WORDS, CounterTotals, latencyCounter } from '../src/server/counters.js';
-import { type Ask, decode, type Reply, row, SYNCED, service, World } from './answers-fixture.js';
-
-const WEB = [
-  row('10.0.0.1', 8081, { portName: 'http', tags: ['blue'] }),
-  row('10.0.0.2', 8082, { portName: 'http' }),
-  row('10.0.0.3', 8083, { portName: 'http', priority: 10 }),
-];
-
-function small(): World {
-  const world = new World();
-  world.zone('svc.internal', [service('web', WEB), service('empty', [])]);
-  return world;
-}
+import {
+  type Ask,
+  decode,
+  endpoints,
+  type Reply,
+  row,
+  SYNCED,
+  service,
+  smallWorld,
+  WEB,
+  World,
+} from './answers-fixture.js';
 
 /** What a reply says, in one comparable value. */
 function summary(reply: Reply) {
@@ -30,12 +28,8 @@ const SOA = ['svc.internal 6 3'];
 const NODATA = { rcode: 0, aa: 1, answers: 0, soa: SOA, ede: undefined };
 const NXDOMAIN = { rcode: 3, aa: 1, answers: 0, soa: SOA, ede: undefined };
 
-function endpoints(count: number): Row[] {
-  return Array.from({ length: count }, (_, i) => row(`10.1.${i >> 8}.${i & 255}`, 1000 + i, { portName: 'http' }));
-}
-
 t.test('positive answers', async (t) => {
-  const world = small();
+  const world = smallWorld();
 
   t.test('SRV has all priorities in ascending order and one address a target', async (t) => {
     const reply = world.ask('web.svc.internal', 'SRV');
@@ -141,7 +135,7 @@ t.test('no SRV target is compressed (RFC 2782)', async (t) => {
 });
 
 t.test('negative answers (R25)', async (t) => {
-  const world = small();
+  const world = smallWorld();
 
   t.test('a name that has other types, and an empty non-terminal, is NODATA', async (t) => {
     for (const type of ['AAAA', 'TXT', 'SOA', 'NS', 1000] as const) {
@@ -294,7 +288,7 @@ t.test('zones and clients (R21, R31)', async (t) => {
 });
 
 t.test('counters', async (t) => {
-  const world = small();
+  const world = smallWorld();
   const status = world.table.allocStatus();
   world.table.setStatus(status, { code: 3 });
   world.zone('old.test', [service('web', endpoints(100), { status })]);

@@ -14,6 +14,7 @@ import { decode, type Reply, row, service, World } from './answers-fixture.js';
 import { freePort } from './ports.js';
 
 export const LOOPBACK = { address: '127.0.0.1', port: 0 };
+export const localhost = (port: number) => ({ address: '127.0.0.1', port });
 const OPEN = { allow: ['0.0.0.0/0', '::/0'] };
 
 export interface LogLine {
@@ -79,6 +80,9 @@ export function question(name: string, type: keyof typeof TYPE, id = 0x1234, pay
   const edns = payload === undefined ? {} : { edns: { payload } };
   return Buffer.from(encodeQuery({ id, name, type: TYPE[type], ...edns })!);
 }
+
+/** What is asked where it does not matter. */
+export const WEB = question('web.svc.test', 'A');
 
 /** With the length in front, as TCP wants it. */
 export function framed(...messages: readonly Uint8Array[]): Buffer {

@@ -1,4 +1,4 @@
-/** UDP threads with something wrong or strange, for server.test.ts: `odd` says what, `real` is the thread's own file. */
+/** UDP threads with something wrong or strange, for server-faults.test.ts: `odd` says what, `real` is the thread's own file. */
 import Module from 'node:module';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';

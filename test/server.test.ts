@@ -1,24 +1,22 @@
-import { spawn } from 'node:child_process';
+/** The transports: one server through its life, its sockets and addresses. */
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { getPriority } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { TYPE } from '../src/dns/constants.js';
 import { ListenError } from '../src/server/answer-server.js';
-import { ConnectionTable } from '../src/server/connection-table.js';
 import { COUNTER, CounterTotals } from '../src/server/counters.js';
-import { CrashMarker } from '../src/server/crash-marker.js';
 import { loadLinuxCalls } from '../src/server/linux-calls.js';
 import { planSockets } from '../src/server/listen-plan.js';
 import { OwnAddresses } from '../src/server/own-addresses.js';
 import { decodeProcAddress } from '../src/server/port-holder.js';
-import { tcpLimits } from '../src/server/tcp-limits.js';
 import {
   askUdp,
   framed,
   LOOPBACK,
+  localhost,
   occupy,
   openDescriptors,
   pause,
@@ -26,14 +24,13 @@ import {
   Served,
   TcpClient,
   until,
+  WEB,
 } from './server-fixture.js';
 import { blast } from './udp-blast.js';
 
 t.setTimeout(120_000);
 
 const TRANSPORTS = ['batched', 'portable'] as const;
-const WEB = question('web.svc.test', 'A');
-const localhost = (port: number) => ({ address: '127.0.0.1', port });
 
 /** Sum of some counter words over all threads. */
 function totals(served: Served, wanted: (word: number) => boolean): number {
@@ -315,256 +312,6 @@ t.test('batched: buffers that the kernel writes to are never collected', async (
     t.equal(blast(served.port, query, type === 'A' ? bytes : bytes.length, QUERIES), QUERIES, name);
   }
   t.equal(served.server.restarts, 0);
-});
-
-t.test('batched: a send that fails, stops half-way or is told to wait loses no answer', async (t) => {
-  const served = await new Served('batched', 'stuttering send').start(t, { transport: 'batched' });
-  const { bytes } = (await askUdp(localhost(served.port), WEB))!;
-  t.equal(blast(served.port, WEB, bytes, 2_000), 2_000);
-  t.match(served.server.transportCounters(), { sendErrors: 0, sendDrops: 0 });
-});
-
-for (const transport of ['batched', 'portable'] as const) {
-  t.test(`${transport}: a thread that hangs is known, and which`, { timeout: 60_000 }, async (t) => {
-    const served = await new Served(transport, 'hanging').start(t, { transport });
-    const { server } = served;
-    await until(() => server.silent().length === 0);
-    await askUdp({ address: '127.0.0.1', port: served.port }, question('hang.svc.test', 'A'), 100);
-    await until(() => server.silent().join() === 'udp-0');
-    t.pass('and the others turn');
-  });
-}
-
-t.test('batched: two threads share a port, and each answers', async (t) => {
-  const served = await new Served('batched').start(t, { transport: 'batched', workers: 2 });
-  for (let i = 0; i < 40; i++) t.ok(await askUdp(localhost(served.port), WEB), `client ${i}`);
-  const [first, second] = served.server.counters().map((c) => c[COUNTER.udp]!);
-  t.equal(first! + second!, 40);
-  t.ok(first! > 0 && second! > 0, `shared out as ${first} and ${second}`);
-  await served.server.setListen([localhost(served.port), { address: '::1', port: served.port }]);
-  for (let i = 0; i < 20; i++) t.ok(await askUdp({ address: '::1', port: served.port }, WEB), `client ${i} of ::1`);
-});
-
-t.test('auto: koffi is not there', async (t) => {
-  const served = await new Served('auto', 'no koffi').start(t, { transport: 'auto', workers: 2 });
-  t.equal(served.server.transport, 'portable');
-  t.ok(await askUdp(localhost(served.port), WEB));
-  t.match(served.events('transport-portable'), [
-    { level: 'warn', fields: { message: /koffi does not load: Cannot find/ } },
-  ]);
-  t.match(served.server.portableReason, /^koffi does not load: Cannot find/);
-});
-
-t.test('auto: a native call stops working', async (t) => {
-  const served = await new Served('auto', 'receive fails').start(t, { transport: 'auto', workers: 2 });
-  await until(async () => {
-    await askUdp(localhost(served.port), WEB, 50);
-    return served.server.transport === 'portable';
-  });
-  await until(async () => (await askUdp(localhost(served.port), WEB, 50)) !== undefined);
-  t.match(served.events('transport-portable'), [{ level: 'warn', fields: { message: /recvmmsg: ENOSYS/ } }]);
-  t.equal(served.server.portableReason, 'the batched one failed: recvmmsg: ENOSYS');
-});
-
-t.test('threads that die as they start make the start fail', async (t) => {
-  const served = new Served('batched', 'stillborn');
-  await t.rejects(served.start(t, { transport: 'batched' }), { message: /die as they start: Error: stillborn/ });
-});
-
-t.test('two starts that a signal ended make the next ones portable', async (t) => {
-  const stateDir = t.testdir();
-  const HOUR = 3_600_000;
-  const at = 1_700_000_000_000;
-  t.equal(new CrashMarker(stateDir, 'boot').begin(at), true, 'the first start');
-  t.equal(new CrashMarker(stateDir, 'boot').begin(at), true, 'one death is chance');
-  const avoiding = await new Served('auto').start(t, { transport: 'auto' });
-  t.equal(avoiding.server.transport, 'batched', 'nothing is remembered without a directory');
-  t.equal(new CrashMarker(stateDir, 'boot').begin(at), false, 'two are not');
-  t.equal(new CrashMarker(stateDir, 'boot').begin(at + HOUR), false, 'nor for the next starts');
-  t.equal(new CrashMarker(stateDir, 'boot').begin(at + 25 * HOUR), true, 'a day later it is tried again');
-  new CrashMarker(stateDir, 'boot').clear();
-  t.equal(new CrashMarker(stateDir, 'boot').begin(at), true);
-  t.equal(new CrashMarker(stateDir, 'other boot').begin(at), true);
-  t.equal(new CrashMarker(stateDir, 'other boot').begin(at), true, 'a machine that went down is no death by signal');
-
-  const other = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)']);
-  t.teardown(() => other.kill());
-  new CrashMarker(stateDir, 'boot', other.pid).begin(at);
-  const second = new CrashMarker(stateDir, 'boot');
-  t.same([second.begin(at), second.begin(at), second.begin(at)], [true, true, true], 'who still runs has not died');
-  second.clear();
-  t.ok(existsSync(second.file), 'and the mark of it is its own to remove');
-  const gone = once(other, 'exit');
-  other.kill('SIGKILL');
-  await gone;
-  second.begin(at);
-  new CrashMarker(stateDir, 'boot').begin(at);
-  t.equal(new CrashMarker(stateDir, 'boot').begin(at), false, 'its death counts when it comes');
-
-  rmSync(second.file);
-  const real = new CrashMarker(stateDir);
-  real.begin(Date.now());
-  real.begin(Date.now());
-  const served = await new Served('auto').start(t, { transport: 'auto', stateDir });
-  t.equal(served.server.transport, 'portable');
-  t.match(served.events('transport-avoided'), [
-    { level: 'warn', fields: { message: /udp-batched\.json to try again/ } },
-  ]);
-  t.match(served.server.portableReason, /^two starts .* were ended by a signal .*udp-batched\.json to try again\)$/);
-});
-
-t.test('TCP', async (t) => {
-  const served = await new Served('portable').start(t, {
-    transport: 'portable',
-    tcp: { maxConnections: 8, idleTimeout: 1_500, messageTimeout: 1_000 },
-  });
-  const at = localhost(served.port);
-  const open = () => new TcpClient(at);
-
-  t.test('two queries in one segment and a half-close: both are answered (D15)', async (t) => {
-    const client = open();
-    client.socket.end(framed(question('web.svc.test', 'A', 1), question('web.svc.test', 'AAAA', 2)));
-    t.same(
-      (await client.take(2)).map((r) => [r.bytes[1], r.answers.length]),
-      [
-        [1, 1],
-        [2, 0],
-      ],
-    );
-    await until(() => client.closed);
-  });
-
-  t.test('a message cut anywhere is one message, the length too', async (t) => {
-    const client = open();
-    client.socket.setNoDelay(true);
-    const bytes = framed(question('web.svc.test', 'A', 1), question('web.svc.test', 'A', 2));
-    for (const byte of bytes) {
-      client.socket.write(Buffer.from([byte]));
-      await pause(1);
-    }
-    t.same(
-      (await client.take(2)).map((r) => r.bytes[1]),
-      [1, 2],
-    );
-    client.socket.destroy();
-  });
-
-  t.test('hundreds of queries at once are answered in order, with one write for many', async (t) => {
-    const client = open();
-    const ids = Array.from({ length: 500 }, (_, i) => i);
-    client.socket.end(framed(...ids.map((id) => question('crowd.svc.test', 'A', id))));
-    const replies = await client.take(500);
-    t.same(
-      replies.map((r) => (r.bytes[0]! << 8) | r.bytes[1]!),
-      ids,
-    );
-    t.ok(replies.every((r) => r.answers.length === 60));
-  });
-
-  t.test('a client that does not read is not read from, and gets everything when it does', async (t) => {
-    const client = open();
-    await once(client.socket, 'connect');
-    client.socket.pause();
-    const before = process.memoryUsage().rss;
-    const QUERIES = 40_000;
-    client.socket.end(framed(...Array(QUERIES).fill(question('crowd.svc.test', 'A'))));
-    await pause(300);
-    t.ok(process.memoryUsage().rss - before < 30e6, '40 MB of answers do not wait in memory');
-    let bytes = 0;
-    client.socket.removeAllListeners('data');
-    client.socket.on('data', (chunk: Buffer) => {
-      bytes += chunk.length;
-    });
-    client.socket.resume();
-    await until(() => client.closed);
-    const one = 2 + 12 + 16 + 4 + 60 * 16;
-    t.equal(bytes, QUERIES * one);
-  });
-
-  t.test('a message without a byte closes, what came before is answered', async (t) => {
-    const client = open();
-    client.socket.write(Buffer.concat([framed(WEB), Buffer.from([0, 0]), framed(WEB)]));
-    await until(() => client.closed);
-    t.equal(client.messages().length, 1);
-  });
-
-  t.test('a message that never ends, a client that never reads and an idle one are closed', async (t) => {
-    const before = served.server.transportCounters().tcpTimeouts;
-    const drip = open();
-    drip.socket.write(Buffer.from([0xff, 0xff]));
-    const dripping = setInterval(() => drip.socket.write(Buffer.from([0])), 100);
-    const deaf = open();
-    await once(deaf.socket, 'connect');
-    deaf.socket.pause();
-    deaf.socket.write(framed(...Array(20_000).fill(question('crowd.svc.test', 'A'))));
-    const idle = open();
-    await until(() => drip.closed && idle.closed && served.server.transportCounters().tcpTimeouts === before + 3);
-    clearInterval(dripping);
-    deaf.socket.destroy();
-    t.equal(drip.received + idle.received, 0);
-  });
-
-  t.test('too many connections: the idlest goes, the newest is served', async (t) => {
-    const clients: TcpClient[] = [];
-    for (let i = 0; i < 8; i++) {
-      const client = open();
-      client.socket.write(framed(WEB));
-      await client.take(1);
-      clients.push(client);
-    }
-    clients[0]!.socket.write(framed(WEB));
-    await clients[0]!.take(2);
-    const ninth = open();
-    ninth.socket.write(framed(WEB));
-    t.equal((await ninth.take(1)).length, 1);
-    await until(() => clients[1]!.closed);
-    t.same(
-      clients.map((c) => c.closed),
-      [false, true, false, false, false, false, false, false],
-    );
-    t.ok(served.server.transportCounters().tcpEvicted >= 1);
-    for (const client of [...clients, ninth]) client.socket.destroy();
-  });
-
-  t.test('connections reset at any moment do no harm (D14)', async (t) => {
-    const before = openDescriptors();
-    const bytes = framed(WEB);
-    const moments = [0, 1, 2, 9, bytes.length];
-    for (let i = 0; i < 300; i++) {
-      const client = open();
-      await once(client.socket, 'connect');
-      client.socket.write(bytes.subarray(0, moments[i % moments.length]));
-      if (i % 2) await pause(0);
-      client.socket.resetAndDestroy();
-    }
-    const client = open();
-    client.socket.end(bytes);
-    t.equal((await client.take(1)).length, 1);
-    await until(() => openDescriptors() <= before);
-    t.equal(served.server.restarts, 0);
-  });
-});
-
-t.test('one client cannot take all connections, but loopback is many clients', async (t) => {
-  const table = new ConnectionTable<{ client: string; n: number }>({ maxConnections: 5, maxConnectionsPerClient: 2 });
-  const connections = ['192.0.2.1', '192.0.2.1', '127.0.0.1', '127.0.0.1'].map((client, n) => ({ client, n }));
-  for (const connection of connections) {
-    t.equal(table.inTheWay(connection.client), undefined);
-    table.add(connection);
-  }
-  table.touch(connections[0]!);
-  t.equal(table.inTheWay('192.0.2.1')?.n, 1, 'the idlest of its own');
-  t.equal(table.inTheWay('127.0.0.1'), undefined);
-  table.add({ client: '127.0.0.1', n: 4 });
-  t.equal(table.inTheWay('127.0.0.1')?.n, 1, 'at the cap the idlest of all');
-  table.delete(connections[1]!);
-  t.equal(table.inTheWay('192.0.2.1'), undefined);
-});
-
-t.test('connections leave descriptors for everything else', async (t) => {
-  t.equal(tcpLimits({}, 1_000_000).maxConnections, 1_024);
-  t.equal(tcpLimits({}, 256).maxConnections, 128);
-  t.equal(tcpLimits({ maxConnections: 20 }, 256).maxConnections, 20);
 });
 
 t.test('listed addresses become sockets', async (t) => {
