@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import { serveArguments, writeConfig } from './lib/holdfast.mjs';
-import { allPass, metrics, sumIn } from './lib/metrics.mjs';
+import { allPass, proberReadings } from './lib/metrics.mjs';
 import { count, mib } from './lib/numbers.mjs';
 import { table, writeSection } from './lib/results.mjs';
 import { CLIENT_CORE, launcher, load, SERVER_CORE } from './lib/system.mjs';
@@ -119,9 +119,9 @@ async function measure(bench, type, ports) {
   const prober = bench.start(process.execPath, [launcher, 'probe', '--config', config], { core: SERVER_CORE });
   await (endpoints === 0 ? sleep(3_000) : allPass(admin, endpoints));
   await sleep(SETTLE_MS);
-  const before = await readings(admin, prober);
+  const before = await proberReadings(admin, prober);
   await sleep(endpoints === 0 ? 0 : options.seconds * 1000);
-  const after = await readings(admin, prober);
+  const after = await proberReadings(admin, prober);
   const { now } = prober.memory();
   await Promise.all([prober.stop(), resolver.stop()]);
   const results = after.results - before.results;
@@ -131,15 +131,5 @@ async function measure(bench, type, ports) {
     us: ((after.cpu - before.cpu) / results) * 1e6,
     memory: now,
     failures: after.failures,
-  };
-}
-
-async function readings(admin, prober) {
-  const text = await metrics(admin);
-  return {
-    at: performance.now(),
-    cpu: prober.cpu(),
-    results: sumIn(text, /^holdfast_probe_results_total\{outcome="[^"]*"\} (\d+)/gm),
-    failures: sumIn(text, /^holdfast_probe_results_total\{outcome="(?!pass)[^"]*"\} (\d+)/gm),
   };
 }

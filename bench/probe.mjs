@@ -7,7 +7,7 @@ import { Command } from 'commander';
 import { ask } from './lib/ask.mjs';
 import { DataSet, serviceName, ZONE } from './lib/data.mjs';
 import { serveArguments, writeConfig } from './lib/holdfast.mjs';
-import { allPass, metrics, sumIn } from './lib/metrics.mjs';
+import { allPass, proberReadings } from './lib/metrics.mjs';
 import { count, mib, percent, times } from './lib/numbers.mjs';
 import {
   dropped,
@@ -94,13 +94,13 @@ await atWorkbench(async (bench) => {
     await sleep(2 * INTERVAL_S * 1000);
     acceptor.signal('SIGUSR1');
     const droppedBefore = dropped();
-    const before = await readings(admin, prober);
+    const before = await proberReadings(admin, prober);
     const most = { tracked: 0, timeWait: 0, heldBack: 0 };
     const end = performance.now() + minutes * 60_000;
     let after = before;
     while (performance.now() < end) {
       await sleep(1_000);
-      after = await readings(admin, prober);
+      after = await proberReadings(admin, prober);
       most.heldBack = Math.max(most.heldBack, after.heldBack);
       most.tracked = Math.max(most.tracked, tracked() ?? 0);
       most.timeWait = Math.max(most.timeWait, timeWait() ?? 0);
@@ -153,18 +153,6 @@ function startFirst(bench, words, core) {
 
 function addressAt(n) {
   return `127.${1 + (n >>> 16)}.${(n >>> 8) & 255}.${n & 255}`;
-}
-
-async function readings(admin, prober) {
-  const text = await metrics(admin);
-  return {
-    at: performance.now(),
-    cpu: prober.cpu(),
-    results: sumIn(text, /^holdfast_probe_results_total\{outcome="[^"]*"\} (\d+)/gm),
-    failures: sumIn(text, /^holdfast_probe_results_total\{outcome="(?!pass)[^"]*"\} (\d+)/gm),
-    localErrors: sumIn(text, /^holdfast_prober_local_errors (\d+)/gm),
-    heldBack: sumIn(text, /^holdfast_zone_endpoints_held_back\{[^}]*\} (\d+)/gm),
-  };
 }
 
 function report(phases, idle, bareUs) {

@@ -45,3 +45,16 @@ export async function allPass(admin, endpoints) {
     await sleep(500);
   }
 }
+
+/** What a prober did so far: results as the resolver counts them, `failures` among them, its CPU in seconds. */
+export async function proberReadings(admin, prober) {
+  const text = await metrics(admin);
+  return {
+    at: performance.now(),
+    cpu: prober.cpu(),
+    results: sumIn(text, /^holdfast_probe_results_total\{outcome="[^"]*"\} (\d+)/gm),
+    failures: sumIn(text, /^holdfast_probe_results_total\{outcome="(?!pass)[^"]*"\} (\d+)/gm),
+    localErrors: sumIn(text, /^holdfast_prober_local_errors (\d+)/gm),
+    heldBack: sumIn(text, /^holdfast_zone_endpoints_held_back\{[^}]*\} (\d+)/gm),
+  };
+}

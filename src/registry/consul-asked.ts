@@ -5,16 +5,15 @@
 import type { ConsulRegistryConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
 import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './adapter.js';
+import { ConsulAdapter } from './consul-adapter.js';
 import { AskedReads, type Reading } from './consul-asked-reads.js';
 import { type AskedPart, AskedService } from './consul-asked-service.js';
 import { AskedWatches } from './consul-asked-watches.js';
 import { CONSUL_LOOK_UP_LIMITS, CONSUL_READ_LIMITS } from './consul-limits.js';
-import { type ConsulRegistryOptions, ConsulSource, POLL_MS, RETRY_MS } from './consul-source.js';
+import { type ConsulRegistryOptions, ConsulSource, RETRY_MS } from './consul-source.js';
 import { sleep } from './consul-watch.js';
-import { CredentialFiles } from './credential-files.js';
 import type { LookUp, OnDemand } from './look-up.js';
 import { Notes } from './notes.js';
-import { SHARED_PACE } from './pace.js';
 import type { Listing, Rejected } from './registry.js';
 import { RequestGate } from './request-gate.js';
 import { within } from './within.js';
@@ -26,13 +25,8 @@ const LOOK_UP_OF_MANY_MS: Ms = 1_000;
 const READERS = 24;
 const MOST_FAILED = 3;
 
-export class AskedConsul implements Adapter, Follower, OnDemand {
-  readonly deadline = POLL_MS;
-  readonly pace = SHARED_PACE;
-  readonly lineage = true;
-  readonly severalWatches = true;
+export class AskedConsul extends ConsulAdapter implements Adapter, Follower, OnDemand {
   readonly follower = this;
-  readonly credentials: CredentialFiles;
   readonly onDemand = this;
   readonly #source: ConsulSource;
   readonly #lookUps = new RequestGate(CONSUL_LOOK_UP_LIMITS);
@@ -49,29 +43,15 @@ export class AskedConsul implements Adapter, Follower, OnDemand {
 
   constructor(config: ConsulRegistryConfig, options: ConsulRegistryOptions) {
     const connections = CONSUL_READ_LIMITS.inFlight + CONSUL_LOOK_UP_LIMITS.inFlight;
-    this.#source = new ConsulSource(config, options, CONSUL_READ_LIMITS, connections);
-    this.#reads = new AskedReads({ client: this.#source.client, stale: config.stale, maxLag: config.maxLag });
+    const source = new ConsulSource(config, options, CONSUL_READ_LIMITS, connections);
+    super(config, source);
+    this.#source = source;
+    this.#reads = new AskedReads({ client: source.client, stale: config.stale, maxLag: config.maxLag });
     this.#origin = config.addresses[0]!;
-    this.credentials = new CredentialFiles(config.tokenFile, config, (changed) => {
-      // A certificate says nothing of what may be seen.
-      if (changed.some((path) => path === config.tokenFile)) this.#reads.outdated = true;
-    });
   }
 
-  get identity(): string {
-    return this.#source.identity;
-  }
-
-  get interval(): Ms {
-    return this.#source.interval;
-  }
-
-  get presenceDeadline(): Ms {
-    return this.#source.presenceDeadline;
-  }
-
-  close(): void {
-    this.#source.close();
+  protected readAnew(): void {
+    this.#reads.outdated = true;
   }
 
   know(add: readonly string[], drop: readonly string[]): void {

@@ -5,17 +5,15 @@
  */
 
 import type { ConsulRegistryConfig } from '../config/types.js';
-import type { Ms } from '../system/clock.js';
 import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './adapter.js';
+import { ConsulAdapter } from './consul-adapter.js';
 import { ConsulDatacenter } from './consul-datacenter.js';
 import { CONSUL_LIMITS } from './consul-limits.js';
 import { ConsulMirror } from './consul-mirror.js';
-import { type ConsulRegistryOptions, ConsulSource, POLL_MS, RETRY_MS } from './consul-source.js';
+import { type ConsulRegistryOptions, ConsulSource, RETRY_MS } from './consul-source.js';
 import { sleep } from './consul-watch.js';
-import { CredentialFiles } from './credential-files.js';
 import { isFailure } from './http-failure.js';
 import { Notes } from './notes.js';
-import { SHARED_PACE } from './pace.js';
 import type { ListedCheck, ListedNode, Listing, Rejected, Row } from './registry.js';
 import { collapseRows, normalizeAddress } from './rows.js';
 import { within } from './within.js';
@@ -23,13 +21,8 @@ import { within } from './within.js';
 /** So many of the most asked services are watched each by itself. */
 const HOT_WATCHES = 16;
 
-export class ConsulRegistry implements Adapter, Follower {
-  readonly deadline = POLL_MS;
-  readonly pace = SHARED_PACE;
-  readonly lineage = true;
-  readonly severalWatches = true;
+export class ConsulRegistry extends ConsulAdapter implements Adapter, Follower {
   readonly follower = this;
-  readonly credentials: CredentialFiles;
   readonly #source: ConsulSource;
   readonly #datacenters: readonly ConsulDatacenter[];
   /** What is amiss with each service. */
@@ -40,6 +33,7 @@ export class ConsulRegistry implements Adapter, Follower {
 
   constructor(config: ConsulRegistryConfig, options: ConsulRegistryOptions) {
     const source = new ConsulSource(config, options, CONSUL_LIMITS, CONSUL_LIMITS.inFlight);
+    super(config, source);
     this.#source = source;
     const { client, gate, policy, datacenters } = source;
     const { stale, maxLag } = config;
@@ -48,26 +42,10 @@ export class ConsulRegistry implements Adapter, Follower {
       const newMirror = (): ConsulMirror => new ConsulMirror(policy, dc ?? '', options.wanted, options.limits);
       return new ConsulDatacenter({ dc, client, gate, stale, maxLag, hotWatches, newMirror });
     });
-    this.credentials = new CredentialFiles(config.tokenFile, config, (changed) => {
-      // A certificate says nothing of what may be seen.
-      if (changed.some((path) => path === config.tokenFile)) for (const one of this.#datacenters) one.readAnew();
-    });
   }
 
-  get identity(): string {
-    return this.#source.identity;
-  }
-
-  get interval(): Ms {
-    return this.#source.interval;
-  }
-
-  get presenceDeadline(): Ms {
-    return this.#source.presenceDeadline;
-  }
-
-  close(): void {
-    this.#source.close();
+  protected readAnew(): void {
+    for (const one of this.#datacenters) one.readAnew();
   }
 
   mostAsked(names: readonly string[]): void {
