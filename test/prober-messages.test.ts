@@ -40,7 +40,8 @@ t.test('R36: what comes in is a message or a counted drop', async (t) => {
   });
   const hello = { op: 'hello', pid: 5, version: '1', wall: 1 };
   const alive = { op: 'alive', at: 5, targets: 1, late: 0, localErrors: 0 };
-  for (const message of [hello, alive]) t.same(read(message), { message, dropped: 0 });
+  const portable = { ...alive, stretch: 2, reason: 'EMFILE', conntrack: 0.5, portable: 'no koffi' };
+  for (const message of [hello, alive, portable]) t.same(read(message), { message, dropped: 0 });
   for (const message of [hello, alive, { op: 'results', results: [good] }])
     t.same(read({ ...message, newer: 1 }), { message, dropped: 0 }, 'a prober of a later version');
   t.same(read({ op: 'results', results: [{ ...good, newer: 1 }] }).message, { op: 'results', results: [good] });
@@ -55,6 +56,7 @@ t.test('R36: what comes in is a message or a counted drop', async (t) => {
     '{"op":"__proto__"}',
     JSON.stringify({ ...hello, pid: 1.5 }),
     JSON.stringify({ ...alive, late: Number.NaN }),
+    JSON.stringify({ ...alive, portable: true }),
   ];
   for (const line of lines) t.same(readFromProber(line, known, 1_000), { dropped: 1 }, line);
   fc.assert(

@@ -2,9 +2,10 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import t from 'tap';
 import { COUNTER } from '../src/server/counters.js';
-import { CrashMarker } from '../src/server/crash-marker.js';
+import { CrashMarker } from '../src/system/crash-marker.js';
 import { askUdp, localhost, question, Served, until, WEB } from './server-fixture.js';
 import { blast } from './udp-blast.js';
 
@@ -66,24 +67,25 @@ t.test('threads that die as they start make the start fail', async (t) => {
 
 t.test('two starts that a signal ended make the next ones portable', async (t) => {
   const stateDir = t.testdir();
+  const file = join(stateDir, 'udp-batched.json');
   const HOUR = 3_600_000;
   const at = 1_700_000_000_000;
-  t.equal(new CrashMarker(stateDir, 'boot').begin(at), true, 'the first start');
-  t.equal(new CrashMarker(stateDir, 'boot').begin(at), true, 'one death is chance');
+  t.equal(new CrashMarker(file, 'boot').begin(at), true, 'the first start');
+  t.equal(new CrashMarker(file, 'boot').begin(at), true, 'one death is chance');
   const avoiding = await new Served('auto').start(t, { transport: 'auto' });
   t.equal(avoiding.server.transport, 'batched', 'nothing is remembered without a directory');
-  t.equal(new CrashMarker(stateDir, 'boot').begin(at), false, 'two are not');
-  t.equal(new CrashMarker(stateDir, 'boot').begin(at + HOUR), false, 'nor for the next starts');
-  t.equal(new CrashMarker(stateDir, 'boot').begin(at + 25 * HOUR), true, 'a day later it is tried again');
-  new CrashMarker(stateDir, 'boot').clear();
-  t.equal(new CrashMarker(stateDir, 'boot').begin(at), true);
-  t.equal(new CrashMarker(stateDir, 'other boot').begin(at), true);
-  t.equal(new CrashMarker(stateDir, 'other boot').begin(at), true, 'a machine that went down is no death by signal');
+  t.equal(new CrashMarker(file, 'boot').begin(at), false, 'two are not');
+  t.equal(new CrashMarker(file, 'boot').begin(at + HOUR), false, 'nor for the next starts');
+  t.equal(new CrashMarker(file, 'boot').begin(at + 25 * HOUR), true, 'a day later it is tried again');
+  new CrashMarker(file, 'boot').clear();
+  t.equal(new CrashMarker(file, 'boot').begin(at), true);
+  t.equal(new CrashMarker(file, 'other boot').begin(at), true);
+  t.equal(new CrashMarker(file, 'other boot').begin(at), true, 'a machine that went down is no death by signal');
 
   const other = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)']);
   t.teardown(() => other.kill());
-  new CrashMarker(stateDir, 'boot', other.pid).begin(at);
-  const second = new CrashMarker(stateDir, 'boot');
+  new CrashMarker(file, 'boot', other.pid).begin(at);
+  const second = new CrashMarker(file, 'boot');
   t.same([second.begin(at), second.begin(at), second.begin(at)], [true, true, true], 'who still runs has not died');
   second.clear();
   t.ok(existsSync(second.file), 'and the mark of it is its own to remove');
@@ -91,11 +93,11 @@ t.test('two starts that a signal ended make the next ones portable', async (t) =
   other.kill('SIGKILL');
   await gone;
   second.begin(at);
-  new CrashMarker(stateDir, 'boot').begin(at);
-  t.equal(new CrashMarker(stateDir, 'boot').begin(at), false, 'its death counts when it comes');
+  new CrashMarker(file, 'boot').begin(at);
+  t.equal(new CrashMarker(file, 'boot').begin(at), false, 'its death counts when it comes');
 
   rmSync(second.file);
-  const real = new CrashMarker(stateDir);
+  const real = new CrashMarker(file);
   real.begin(Date.now());
   real.begin(Date.now());
   const served = await new Served('auto').start(t, { transport: 'auto', stateDir });

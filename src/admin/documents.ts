@@ -100,6 +100,8 @@ export interface ProberStatus {
   late?: boolean;
   /** R15: what it lacked in the last 10 s, such as `EMFILE`. */
   short?: string;
+  /** Why its plain TCP checks are done without native calls; absent: they are not. */
+  portable?: string;
   /** R16: families whose timeouts are not believed at present, since when. */
   suspected?: { family: 'IPv4' | 'IPv6'; forMs: Ms }[];
 }

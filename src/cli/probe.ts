@@ -36,6 +36,7 @@ export async function probe(options: { readonly config: string }): Promise<numbe
     },
     clock,
     version: programVersion(),
+    stateDir: config.stateDir,
     signal: end.signal,
     budget: config.prober.budget,
     conntrackShare: config.prober.conntrackShare,

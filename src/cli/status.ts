@@ -178,10 +178,14 @@ function showUpstream(upstream: ForwardStatus['upstreams'][number], style: Style
   return `${plain(upstream.address)}${domain}  ${word}, ${upstream.queries} asked, ${upstream.failures} failed${error}`;
 }
 
+function showPortable({ portable }: StatusDocument['prober']): string {
+  return portable === undefined ? '' : `, without native calls: ${plain(portable)}`;
+}
+
 function showProber({ prober }: StatusDocument, style: Style): string {
   switch (prober.state) {
     case 'ok':
-      return `${style.good('ok')}, ${prober.targets} targets, heard ${age(prober.lastHeardMs)} ago`;
+      return `${style.good('ok')}, ${prober.targets} targets, heard ${age(prober.lastHeardMs)} ago${showPortable(prober)}`;
     case 'stale':
       return `${style.bad('silent')} for ${age(prober.lastHeardMs)}: is \`holdfast probe\` running?`;
     case 'never':

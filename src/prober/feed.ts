@@ -105,4 +105,6 @@ export type FromProber =
       readonly reason?: string;
       /** How full the host's connection tracking table is, 0 to 1; absent where connections are not tracked. */
       readonly conntrack?: number;
+      /** Why plain TCP checks are done without native calls; absent: they are not. */
+      readonly portable?: string;
     };

@@ -110,11 +110,12 @@ function readHello(fields: Fields): FromProber | undefined {
 }
 
 function readAlive(fields: Fields, now: BootMs): FromProber | undefined {
-  const { op, at, targets, late, localErrors, stretch, reason, conntrack } = fields;
+  const { op, at, targets, late, localErrors, stretch, reason, conntrack, portable } = fields;
   if (op !== 'alive') return undefined;
   if ((stretch !== undefined && !isTime(stretch)) || (reason !== undefined && typeof reason !== 'string'))
     return undefined;
   if (conntrack !== undefined && !isTime(conntrack)) return undefined;
+  if (portable !== undefined && typeof portable !== 'string') return undefined;
   if (!isTime(at) || at > now + CLOCK_GRAIN_MS || !isTime(targets) || !isTime(late) || !isTime(localErrors))
     return undefined;
   return {
@@ -126,6 +127,7 @@ function readAlive(fields: Fields, now: BootMs): FromProber | undefined {
     ...(stretch === undefined ? {} : { stretch }),
     ...(reason === undefined ? {} : { reason: plain(reason) }),
     ...(conntrack === undefined ? {} : { conntrack }),
+    ...(portable === undefined ? {} : { portable: plain(portable) }),
   };
 }
 

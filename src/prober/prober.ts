@@ -3,9 +3,10 @@
  * and it lives as long as it is let: whatever goes wrong, it tries again.
  */
 import { isIPv6 } from 'node:net';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { BootMs, Clock, Ms } from '../system/clock.js';
+import { NativeTrial } from '../system/native-trial.js';
 import { foreignFolder } from '../system/own-folder.js';
 import { conntrack, HostBudget } from './budget.js';
 import type { Target, ToProber } from './feed.js';
@@ -42,6 +43,8 @@ export interface ProberOptions {
   /** Boot time, the same as the resolver's. */
   readonly clock: Clock;
   readonly version: string;
+  /** Where it is remembered that native calls may have ended the process. Absent: nowhere. */
+  readonly stateDir?: string;
   /** Ends the prober at once. */
   readonly signal: AbortSignal;
   /** Probes a second, at most. */
@@ -58,17 +61,26 @@ export interface ProberOptions {
 
 /** Runs until `signal` is aborted. Never rejects. */
 export async function runProber(options: ProberOptions): Promise<void> {
-  const native = new NativeTcp((reason) => options.log('info', 'portable-tcp-probes', { reason }));
+  const trial =
+    options.stateDir === undefined
+      ? undefined
+      : new NativeTrial(join(options.stateDir, 'native-probes.json'), 'native probes');
+  const avoided = trial?.avoided;
+  const native = new NativeTcp((reason) => {
+    trial?.clear();
+    options.log(avoided === undefined ? 'info' : 'warn', 'portable-tcp-probes', { reason });
+  }, avoided);
   try {
-    await serveSessions(options, { ...PROBES, tcp: native.probe, ...options.probes });
+    await serveSessions(options, { ...PROBES, tcp: native.probe, ...options.probes }, native);
   } finally {
     native.close();
+    trial?.clear();
   }
 }
 
 type Probes = Readonly<Record<Target['type'], Probe>>;
 
-async function serveSessions(options: ProberOptions, probes: Probes): Promise<void> {
+async function serveSessions(options: ProberOptions, probes: Probes, native: NativeTcp): Promise<void> {
   const { signal, log } = options;
   const random = options.random ?? Math.random;
   const seed = Math.floor(random() * 2 ** 32);
@@ -80,7 +92,7 @@ async function serveSessions(options: ProberOptions, probes: Probes): Promise<vo
     const session =
       foreign !== undefined
         ? { reason: foreign, replaced: false }
-        : await serveSession(options, probes, seed, () => {
+        : await serveSession(options, probes, native, seed, () => {
             away = false;
             opened = options.clock.now().boot;
             log('info', 'resolver-connected', { socket: options.socketPath });
@@ -118,7 +130,13 @@ function fromSource(targets: readonly Target[], sources: readonly string[] = [])
 }
 
 /** From a connection to its end. Targets belong to a connection: without a resolver nothing is probed. */
-function serveSession(options: ProberOptions, probes: Probes, seed: number, onOpen: () => void): Promise<SessionEnd> {
+function serveSession(
+  options: ProberOptions,
+  probes: Probes,
+  native: NativeTcp,
+  seed: number,
+  onOpen: () => void,
+): Promise<SessionEnd> {
   const { clock, log, signal } = options;
   const budget = new HostBudget(options.budget, options.conntrackShare ?? Number.POSITIVE_INFINITY);
   return new Promise((resolve) => {
@@ -155,6 +173,7 @@ function serveSession(options: ProberOptions, probes: Probes, seed: number, onOp
         stretch,
         ...(lastLocalError === undefined ? {} : { reason: lastLocalError }),
         ...(table === undefined ? {} : { conntrack: table.used / table.size }),
+        ...(native.unusedFor === undefined ? {} : { portable: native.unusedFor }),
       });
       if (stretch > 1 === stretched) return;
       stretched = stretch > 1;

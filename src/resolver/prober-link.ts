@@ -68,6 +68,7 @@ interface Self {
   pid?: number;
   late?: Ms;
   localErrors?: number;
+  portable?: string | undefined;
 }
 
 export class ProberLink {
@@ -173,7 +174,7 @@ export class ProberLink {
 
   status(): ProberStatus {
     const heard = this.#heard === undefined ? undefined : this.#clock.now().boot - this.#heard;
-    const { pid, late, localErrors } = this.#latest;
+    const { pid, late, localErrors, portable } = this.#latest;
     return {
       state: this.#state(heard),
       targets: this.#targets.size,
@@ -181,6 +182,7 @@ export class ProberLink {
       ...(heard === undefined ? {} : { lastHeardMs: heard }),
       ...(late === undefined ? {} : { lateMs: late }),
       ...(localErrors === undefined ? {} : { localErrors }),
+      ...(portable === undefined ? {} : { portable }),
       ...(this.condition.stretch > 1 ? { stretch: this.condition.stretch } : {}),
       ...(this.condition.isLate ? { late: true } : {}),
       ...(this.condition.isShort ? { short: this.condition.reason ?? 'unknown' } : {}),
@@ -287,6 +289,7 @@ export class ProberLink {
     } else if (message.op === 'alive') {
       session.self.late = message.late;
       session.self.localErrors = message.localErrors;
+      session.self.portable = message.portable;
       this.condition.note(message, now);
       if (message.conntrack !== undefined) this.#onConntrack(message.conntrack);
     }

@@ -1,7 +1,9 @@
 /** The real program after deaths that native calls may have been the cause of. */
 import t from 'tap';
+import type { StatusDocument } from '../../src/admin/documents.js';
+import { loadNativeCalls } from '../../src/prober/probes/native-sockets.js';
 import { loadLinuxCalls } from '../../src/server/linux-calls.js';
-import { Backend, freePort, Host } from './program.js';
+import { Backend, freePort, Host, until, ZONE } from './program.js';
 
 t.setTimeout(120_000);
 
@@ -37,6 +39,43 @@ t.test('two deaths by a signal soon after a start: the next start uses the porta
   t.equal(await third.ended, 0);
   const chosen = await one.serve('--transport', 'batched');
   t.equal(transport(chosen), 'batched', 'whoever asks for it gets it');
+});
+
+const nativeCalls = loadNativeCalls();
+const noNative = typeof nativeCalls === 'string' && `no native probes here: ${nativeCalls}`;
+
+t.test('the same of the prober: the next start probes without native calls', { skip: noNative }, async (t) => {
+  const one = new Host();
+  const backend = await new Backend().open();
+  t.teardown(async () => {
+    await one.dispose();
+    await backend.close();
+  });
+  one.port = await freePort();
+  one.configure();
+  one.list({ orders: [backend.port] });
+  await one.serve();
+  for (const death of ['first', 'second']) {
+    const prober = one.probe();
+    await prober.said('resolver-connected');
+    t.equal(prober.events().filter(({ event }) => event === 'portable-tcp-probes').length, 0, `before the ${death}`);
+    prober.kill('SIGSEGV');
+    t.equal(await prober.ended, 'SIGSEGV');
+  }
+  for (const start of ['third', 'fourth']) {
+    const prober = one.probe();
+    await prober.said('portable-tcp-probes');
+    const said = prober.events().filter(({ event }) => event === 'portable-tcp-probes');
+    t.equal(said.length, 1, `the ${start} says so, once`);
+    t.match(String(said[0]?.reason), /two starts .* by a signal .*native-probes\.json to try again/);
+    await until('its word in the status', () =>
+      /by a signal/.test(one.json<StatusDocument>('status').prober.portable ?? ''),
+    );
+    t.match(one.command('status').stdout, /prober .*without native calls: two starts/);
+    await until('a pass', () => /pass/.test(one.command('explain', `orders.${ZONE}`).stdout));
+    prober.kill('SIGTERM');
+    t.equal(await prober.ended, 0);
+  }
 });
 
 function transport(program: { events(): { event: string; [field: string]: unknown }[] }): unknown {

@@ -41,6 +41,8 @@ interface Connection {
 export class NativeTcp {
   readonly #onFailure: (reason: string) => void;
   #sockets: NativeSockets | undefined;
+  /** Why probes go over node:net, if they do. */
+  unusedFor: string | undefined;
   #lastId = 0;
   #young: Connection[] = [];
   /** A look in this turn of the event loop, at those begun in it. */
@@ -183,6 +185,7 @@ export class NativeTcp {
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       if (this.#sockets !== undefined) this.#end(this.#sockets, local(reason));
+      this.unusedFor = reason;
       this.#onFailure(reason);
     }
   }

@@ -1,11 +1,10 @@
 /**
- * Remembers whether starts with the batched transport ended in a signal. Native calls can take the whole process
- * down; two such deaths within a minute of a start make the next starts use the portable transport.
+ * Remembers whether starts with native calls ended in a signal. Such calls can take the whole process down; two such
+ * deaths within a minute of a start make the next starts do without.
  */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { release } from 'node:os';
-import { join } from 'node:path';
-import type { Ms, WallMs } from '../system/clock.js';
+import type { Ms, WallMs } from './clock.js';
 
 const DEATHS_TO_AVOID = 2;
 const FORGET_MS: Ms = 24 * 3_600_000;
@@ -22,19 +21,21 @@ interface Marker {
 }
 
 export class CrashMarker {
-  readonly file: string;
   readonly #platform: string;
   readonly #pid: number;
   /** The mark is that of another process, which still runs: a second start beside it, by mistake or to take over. */
   #others = false;
 
-  constructor(stateDir: string, bootId: string = readBootId(), pid: number = process.pid) {
-    this.file = join(stateDir, 'udp-batched.json');
+  constructor(
+    readonly file: string,
+    bootId: string = readBootId(),
+    pid: number = process.pid,
+  ) {
     this.#pid = pid;
     this.#platform = `${process.version} ${release()} ${bootId}`;
   }
 
-  /** Opens a start. False when the batched transport is to be avoided. A directory that cannot be written remembers nothing. */
+  /** Opens a start. False when native calls are to be avoided. A directory that cannot be written remembers nothing. */
   begin(now: WallMs): boolean {
     const last = this.#read(now);
     this.#others = last?.open === true && last.pid !== this.#pid && runs(last.pid);
@@ -76,7 +77,7 @@ export class CrashMarker {
     try {
       writeFileSync(this.file, JSON.stringify(marker), { mode: 0o600 });
     } catch {
-      // Not remembered: the batched transport is tried again.
+      // Not remembered: they are tried again.
     }
   }
 }
