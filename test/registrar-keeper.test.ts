@@ -254,6 +254,35 @@ t.test('a stop removes, or gives up within its bound', async (t) => {
   }
 });
 
+t.test(
+  'a stop while a call hangs: when that ends at last, nothing is written any more before it is removed',
+  async (t) => {
+    const calls: string[] = [];
+    let release = (): void => undefined;
+    const { time, keeper } = keep({
+      keep: async () => {
+        calls.push('keep');
+        if (calls.length === 1) await new Promise<void>((resolve) => (release = resolve));
+        return { kind: 'kept', wrote: true };
+      },
+      remove: async () => {
+        calls.push('remove');
+        return { kind: 'gone' };
+      },
+    });
+    keeper.want(WEB);
+    await time.pass(0);
+    await time.pass(PERIOD);
+    const stopped = keeper.stop(3 * SECOND);
+    await time.pass(SECOND);
+    t.same(calls, ['keep'], 'one call at a time, however long it takes');
+    release();
+    await time.pass(SECOND);
+    t.equal(await stopped, true);
+    t.same(calls, ['keep', 'remove']);
+  },
+);
+
 t.test('a stop of what was never written asks nobody; one in the middle of a write removes it', async (t) => {
   const idle = new FakeTarget();
   const { keeper } = keep(idle);

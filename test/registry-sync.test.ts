@@ -1,3 +1,4 @@
+import { setImmediate as immediate } from 'node:timers/promises';
 import t from 'tap';
 import type { Adapter, Observation, PollContext } from '../src/registry/adapter.js';
 import { nextBackoff } from '../src/registry/backoff.js';
@@ -50,6 +51,26 @@ t.test('an operation that never ends costs one flight, and its late result is dr
     { message: 'broken' },
   );
   t.equal(await flight.run(second, 1000), 'run 2');
+});
+
+t.test('of several that wait for one that is late, one starts at a time, in their order', async (t) => {
+  const flight = new OneFlight();
+  const ends: (() => void)[] = [];
+  const log: string[] = [];
+  const run = (name: string, ms: number) =>
+    flight.run(async () => {
+      log.push(`${name} begins`);
+      await new Promise<void>((resolve) => ends.push(resolve));
+      log.push(`${name} ends`);
+    }, ms);
+  t.equal(await run('first', 20), LATE);
+  const both = [run('second', 10_000), run('third', 10_000)];
+  for (const _ of ['first', 'second', 'third']) {
+    ends.shift()!();
+    await immediate();
+  }
+  await Promise.all(both);
+  t.same(log, ['first begins', 'first ends', 'second begins', 'second ends', 'third begins', 'third ends']);
 });
 
 t.test('only what changed is passed on', async (t) => {

@@ -62,6 +62,17 @@ t.test('deltas add, replace and drop; nothing is written before a full one', asy
   made.stop();
 });
 
+t.test('what comes while a file is being written is not half in it', async (t) => {
+  const folder = join(t.testdir({}), 's');
+  const made = writer(folder);
+  made.take(delta({ full: true, meta: '{"revision":1}', put: [['a', '1']] }));
+  const written = made.flush(1000);
+  made.take(delta({ wall: WALL + 1, meta: '{"revision":2}', put: [['a', '2']], more: true }));
+  await written;
+  t.match(load(folder).snapshot, { wall: WALL, data: { meta: { revision: 1 }, services: [['a', 1]] } });
+  made.stop();
+});
+
 t.test('writes are spaced in time and by size', async (t) => {
   const folder = join(t.testdir({}), 's');
   let writes = 0;

@@ -151,7 +151,8 @@ export class SnapshotWriter {
 
   async #write(name: string, zone: ZoneState): Promise<void> {
     const { folder, machine } = this.#options;
-    const { wall } = zone;
+    // As it is now, all of it: more may come in while the disk works.
+    const { wall, meta } = zone;
     zone.dirty = false;
     const about = { machine: machine ?? null, zone: name, registry: zone.registry, wall };
     const lines = zone.services.freeze();
@@ -161,7 +162,7 @@ export class SnapshotWriter {
     try {
       const written = await this.#flight.run(async () => {
         await makeFolderAsync(folder, 0o700);
-        await replaceFile(current, encodeSnapshot(about, zone.meta, lines), { mode: 0o600, keepAs: previous });
+        await replaceFile(current, encodeSnapshot(about, meta, lines), { mode: 0o600, keepAs: previous });
       }, WRITE_DEADLINE_MS);
       if (written === LATE) reason = `not written within ${WRITE_DEADLINE_MS / 1000} s`;
     } catch (error) {

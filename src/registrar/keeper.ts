@@ -158,7 +158,8 @@ export class Keeper {
     try {
       const result = await this.#flight.run((late) => {
         late.addEventListener('abort', () => abort.abort(), { once: true });
-        return call(abort.signal);
+        // It may have waited for a call that hung, and not be wanted any more.
+        return abort.signal.aborted ? Promise.resolve(CALLED_OFF) : call(abort.signal);
       }, deadline);
       return result === LATE ? { kind: 'unreachable', reason: `no answer within ${deadline / 1000} s` } : result;
     } catch (error) {
@@ -204,6 +205,7 @@ export class Keeper {
 }
 
 const GONE: Gone = { kind: 'gone' };
+const CALLED_OFF: Failure = { kind: 'unreachable', reason: 'called off' };
 
 function reasonOf(state: KeeperState): string | undefined {
   return 'reason' in state ? state.reason : undefined;

@@ -25,7 +25,8 @@ export class OneFlight {
       callOff = this.#after(ms, () => resolve(LATE));
     });
     try {
-      if (this.#pending !== undefined && (await Promise.race([this.#pending, late])) === LATE) return LATE;
+      // Of several that waited the first has begun when the next one looks again.
+      while (this.#pending !== undefined) if ((await Promise.race([this.#pending, late])) === LATE) return LATE;
       const flight = operation(abort.signal);
       const ended = flight.then(
         () => undefined,

@@ -412,8 +412,6 @@ class Daemon {
       });
       return;
     }
-    this.#reports.flush();
-    const now = this.#enter();
     const fixed = ['stateDir', 'runDir', 'workers', 'transport', 'tcp'] as const;
     const needRestart = fixed.filter((key) => JSON.stringify(config[key]) !== JSON.stringify(this.#config[key]));
     if (needRestart.length > 0) this.#log.log('warn', 'reload-needs-restart', { keys: needRestart });
@@ -425,6 +423,10 @@ class Daemon {
     this.#server.setForward(this.#handedOver.settings());
     await this.#server.setListen(config.listen);
     await this.#admin?.setAdmin(config.admin);
+    if (this.#stopping !== undefined) return;
+    // Sockets take their time; what is judged from here on is judged by the clock as it is then.
+    this.#reports.flush();
+    const now = this.#enter();
     this.#resolver.reload(this.#config, now);
     this.#server.setForward(this.#handedOver.settings());
     this.#snapshots.load(this.#config.stateDir, this.#config.zones, now);
