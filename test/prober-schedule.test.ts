@@ -262,9 +262,9 @@ t.test('R17: a whole table is never filled; one that others fill leaves the usua
   // An entry ends after 10 s, and the kernel looks for those each so many seconds.
   for (const [every, least] of [
     [1, 14_000],
-    [9, 9_000],
-    [20, 6_000],
-    [60, 2_000],
+    [9, 8_000],
+    [20, 3_500],
+    [60, 1_500],
   ] as const) {
     const budget = new HostBudget(100_000, 1, size);
     const rates: number[] = [];

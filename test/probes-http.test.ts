@@ -91,6 +91,11 @@ t.test('HTTP probes', async (t) => {
     t.match(await http(await raw(t, (socket) => socket.write('SSH-2.0-OpenSSH_9.2\r\n'))), { failure: 'bad-status' });
     const long = `HTTP/1.1 200 OK\r\nX: ${'x'.repeat(64 * 1024)}`;
     t.match(await http(await raw(t, (socket) => socket.write(long))), { detail: 'HPE_HEADER_OVERFLOW' });
+    const hints = 'HTTP/1.1 103 Early Hints\r\n\r\n';
+    const hinting = (count: number) => (socket: Socket) =>
+      socket.once('data', () => socket.write(`${hints.repeat(count)}HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n`));
+    t.same(await http(await raw(t, hinting(3))), { kind: 'pass' });
+    t.match(await http(await raw(t, hinting(100))), { failure: 'bad-status', detail: 'hints without an end' });
   });
 
   await t.test('the deadline covers everything: silence, a dripping head, a dripping body', async (t) => {

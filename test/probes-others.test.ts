@@ -44,6 +44,17 @@ t.test('DNS and UDP: a reply that is expected', async (t) => {
   t.equal(await probe({ type: 'udp', port: await freePort(), send: 'x' }), 'refused: ECONNREFUSED');
 });
 
+t.test('A10: DNS and UDP: what cannot be sent is a local error, and ends no program', async (t) => {
+  // A link-local address without its link leads nowhere on any host.
+  for (const more of [
+    { type: 'udp', send: 'x' },
+    { type: 'dns', query: 'a.test' },
+  ] as const)
+    t.match(await probe({ port: 9, protocol: 'udp', address: 'fe80::1', timeout: 300, ...more }), /^local: EINVAL/);
+  const here = await udpServer((query) => query);
+  t.match(await probe({ type: 'udp', port: here, send: 'x'.repeat(70_000), timeout: 300 }), /^local: EMSGSIZE/);
+});
+
 t.test('DNS and UDP: a question that is lost is asked again, while there is time', async (t) => {
   const lossy = async (lost: number, over: Partial<Target>) => {
     const asked: string[] = [];

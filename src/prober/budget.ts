@@ -22,8 +22,8 @@ const FULL_IN_S = 10;
 /** A table this full, of whatever, takes less and less, and from the other on no more than the usual share. */
 const FILLING = 0.6;
 const FULL = 0.9;
-/** The kernel collects by the ten thousand: how full it was is believed for long, and becomes less by so much a second. */
-const FORGOTTEN = 0.0005;
+/** The kernel collects by the ten thousand, and what seems free is not: the rate grows back by so much a second. */
+const GROWTH = 1.01;
 
 /** In entries. */
 export interface ConntrackTable {
@@ -47,8 +47,8 @@ export class HostBudget {
   #silent = 0;
   #ended = 0;
   #unanswered = 0;
-  /** How full the table was of late. */
-  #fill = 0;
+  /** Probes a second that the table as a whole bears. */
+  #eased: number;
 
   /**
    * @param most probes a second
@@ -59,13 +59,13 @@ export class HostBudget {
     this.#most = most;
     this.#share = share;
     this.#size = tableSize ?? Number.POSITIVE_INFINITY;
+    this.#eased = most;
   }
 
   /** Probes a second, at least one. */
   get rate(): number {
     const bound = this.#share >= 1 ? Number.POSITIVE_INFINITY : this.#rateWithin(this.#share);
-    const usual = this.#rateWithin(Math.min(USUAL_SHARE, this.#share));
-    return Math.max(1, Math.min(this.#most, bound, Math.max(usual, this.#easedRate())));
+    return Math.max(1, Math.min(this.#most, bound, Math.max(this.#usual, this.#eased)));
   }
 
   /**
@@ -81,12 +81,14 @@ export class HostBudget {
     this.#unanswered = unanswered;
     this.#size = table?.size ?? this.#size;
     const fill = table === undefined ? 0 : table.used / table.size;
-    this.#fill = Math.max(fill, this.#fill - FORGOTTEN);
+    const grown = Math.min(this.#most, Math.max(this.#usual, this.#eased) * GROWTH);
+    const left = Math.max(0, (FULL - fill) / (FULL - FILLING));
+    this.#eased = fill < FILLING ? grown : Math.min(grown, (this.#size / FULL_IN_S) * left);
   }
 
-  #easedRate(): number {
-    if (this.#fill < FILLING) return Number.POSITIVE_INFINITY;
-    return (this.#size / FULL_IN_S) * Math.max(0, (FULL - this.#fill) / (FULL - FILLING));
+  /** What it may use whatever else is in the table. */
+  get #usual(): number {
+    return this.#rateWithin(Math.min(USUAL_SHARE, this.#share));
   }
 
   #rateWithin(share: number): number {

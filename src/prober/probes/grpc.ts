@@ -49,7 +49,8 @@ export const probeGrpc: Probe = (target, signal, tries) =>
     });
     request.on('trailers', read);
     request.on('data', (chunk: Buffer) => {
-      if (reply.length < MAX_REPLY_BYTES) reply = Buffer.concat([reply, chunk]);
+      reply = Buffer.concat([reply, chunk]);
+      if (reply.length > MAX_REPLY_BYTES) settle(failure('bad-status', 'a longer reply than any state'));
     });
     request.on('end', () => settle(judgeReply(status, grpcStatus, reply, target.grpcService)));
     request.end(encodeRequest(target.grpcService ?? ''));

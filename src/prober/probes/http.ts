@@ -13,6 +13,8 @@ import { attemptOver, withoutGoodbye } from './connection.js';
 
 const MAX_BODY_BYTES = 64 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
+/** Before the response, of the kind 1xx. */
+const MAX_HINTS = 16;
 const DRAINING_STATUS = 503;
 /** RFC 9110 s.6.4.1: no body follows. */
 const BODILESS: ReadonlySet<number> = new Set([204, 304]);
@@ -35,6 +37,10 @@ export const probeHttp: Probe = (target, signal, tries) =>
       maxHeaderSize: MAX_HEADER_BYTES,
     });
     query.on('error', judge);
+    let hints = 0;
+    query.on('information', () => {
+      if (++hints > MAX_HINTS) settle(failure('bad-status', 'hints without an end'));
+    });
     query.on('response', (response) => {
       response.on('error', judge);
       const outcome = judgeHead(target, response);

@@ -28,18 +28,24 @@ export function exchange(
       const outcome = judge(reply);
       if (outcome !== undefined) settle(outcome);
     });
+    // Told to these, and not as events: no route, no permission, a datagram that is too long.
+    const told = (error?: NodeJS.ErrnoException | null): void => {
+      if (error) settle(classify(error, address));
+    };
+    const ask = (): void => socket.send(query, told);
     // Connected: only replies of the endpoint itself come in, and a closed port is told of.
-    const ask = (): void =>
-      socket.connect(port, address, () => {
-        connected = true;
-        socket.send(query);
+    const begin = (): void =>
+      socket.connect(port, address, (error?: NodeJS.ErrnoException) => {
+        connected = error === undefined;
+        if (connected) ask();
+        else told(error);
       });
-    if (source === undefined) ask();
-    else socket.bind({ address: source }, ask);
+    if (source === undefined) begin();
+    else socket.bind({ address: source }, begin);
     return {
       release: () => void socket.close(),
       again: (may: () => boolean) => {
-        if (connected && may()) socket.send(query);
+        if (connected && may()) ask();
       },
     };
   };
