@@ -66,7 +66,7 @@ export interface VerdictRecord extends Aging<VerdictRecord>, Witness {
   before: Before | undefined;
 }
 
-/** A second fall within so many intervals of the last one is a flap. */
+/** A second fall within so many intervals of the last one, and what that one was held for, is a flap. */
 const FLAP_MEMORY_INTERVALS = 120;
 /** The first flap's hold; each further one doubles it. */
 const FLAP_HOLD_INTERVALS = 12;
@@ -140,7 +140,8 @@ export function fail(record: VerdictRecord, { fall }: JudgeSettings, result: Pro
   if (result.failure === 'wrong-identity') record.foreign = true;
   if (record.column === 'fails' || !(atOnce || record.fails >= fall)) return;
   record.column = 'fails';
-  const memory = FLAP_MEMORY_INTERVALS * record.interval;
+  // The time that it was held for is none that it stood.
+  const memory = FLAP_MEMORY_INTERVALS * record.interval + flapHold(record);
   record.flaps = record.lastDown !== undefined && result.at - record.lastDown <= memory ? record.flaps + 1 : 1;
   record.lastDown = result.at;
 }
