@@ -8,8 +8,6 @@ export interface SetRef {
   readonly set: number | Uint8Array;
 }
 
-export const MAX_SETS = 255;
-
 /** Builds into a buffer of its own that the next `build` overwrites. */
 export class EntryBuilder {
   #bytes = new Uint8Array(1024);

@@ -17,12 +17,6 @@ export interface Peer {
   offset: number;
 }
 
-/** Where a reply is written to: at `offset` of `view` is the first byte of its header. */
-export interface ReplyPlace {
-  readonly view: DataView;
-  readonly offset: number;
-}
-
 /** A pointer reaches no further than 14 bits (RFC 1035 s.4.1.4). */
 export const MAX_POINTER = 0x3fff;
 const POINTER = 0xc000;
