@@ -63,7 +63,7 @@ t.test('DNS and UDP: a question that is lost is asked again, while there is time
       query[2]! |= 0x80;
       return asked.length > lost ? query : undefined;
     });
-    const outcome = await probe({ type: 'udp', port, protocol: 'udp', timeout: 400, ...over });
+    const outcome = await probe({ type: 'udp', port, protocol: 'udp', timeout: 2_000, ...over });
     return { outcome, asked: asked.length, same: new Set(asked).size === 1 };
   };
   const dns = { type: 'dns', query: 'svc.test' } as const;

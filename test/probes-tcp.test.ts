@@ -211,13 +211,13 @@ for (const way of WAYS) {
       const { port, wake } = await stoppedBackend(t);
       const before = openSockets();
       const { tries, told } = counting();
-      const dead = probeTcp(target({ port, timeout: 400 }), never, tries);
-      await until(() => openSockets() === before + 4);
+      const dead = probeTcp(target({ port, timeout: 2_000 }), never, tries);
+      await until(() => openSockets() >= before + 4);
       t.match(await dead, { failure: 'timeout' });
       t.equal(openSockets(), before);
       t.equal(told.unanswered, 4);
       const late = probeTcp(target({ port, timeout: 3_000 }), never, tries);
-      await until(() => openSockets() === before + 2);
+      await until(() => openSockets() >= before + 2);
       wake();
       t.same(await late, { kind: 'pass' });
       t.ok(told.unanswered > 4, `the others are: ${told.unanswered}`);
@@ -267,8 +267,8 @@ t.test('R17: probes of all types over TCP try again beside a connection that is 
     const more = type === 'tcp' ? { expect: '220' } : type === 'grpc' ? { tlsName: 'a.example' } : {};
     return PROBES[type](target({ type, port, timeout, ...more }), never, tries);
   };
-  const dead = types.map((type) => ask(type, port, 500));
-  await until(() => openSockets() === before + 4 * types.length);
+  const dead = types.map((type) => ask(type, port, 2_000));
+  await until(() => openSockets() >= before + 4 * types.length);
   for (const outcome of await Promise.all(dead)) t.match(outcome, { failure: 'timeout' });
   t.equal(told.unanswered, 4 * types.length);
   await until(() => openSockets() <= before);
