@@ -4,11 +4,10 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
-import { ask } from './lib/ask.mjs';
-import { ZONE } from './lib/data.mjs';
 import { serveArguments, writeConfig } from './lib/holdfast.mjs';
 import { count, median, ms, percent } from './lib/numbers.mjs';
 import { OwnFakeConsul } from './lib/own-fake-consul.mjs';
+import { answered, change, instances, KINDS, NODES, QUIET_MS } from './lib/registry-changes.mjs';
 import { goal, table, writeSection } from './lib/results.mjs';
 import { atWorkbench, say } from './lib/workbench.mjs';
 
@@ -17,9 +16,7 @@ const MOST_A_SECOND = 50;
 const MOST_CPU = 0.1;
 const MOST_FIRST_MS = 100;
 const MOST_CHURN_MS = 1000;
-const QUIET_MS = 10_500;
 const MIRROR_MS = 900_000;
-const NODES = 500;
 
 const options = new Command('bench:registry')
   .description('what a mirror of a large catalog of Consul costs')
@@ -30,45 +27,9 @@ const options = new Command('bench:registry')
   .parse()
   .opts();
 
-const instance = (service, i, more = {}) => ({
-  service: `s${service}`,
-  id: `s${service}-${i}`,
-  node: `n${service % NODES}`,
-  address: `10.${(service >> 8) & 255}.${service & 255}.${i + 1}`,
-  status: 'passing',
-  ...more,
-});
-
-/** What may happen to a service, and how many of its endpoints are answered then. Each needs endpoints of its own. */
-const KINDS = {
-  'a check becomes critical': (consul, service) => [
-    () => consul.set(instance(service, 0, { status: 'critical' })),
-    options.each - 1,
-  ],
-  'a check passes again': (consul, service) => [
-    () => consul.set(instance(service, 0)),
-    options.each,
-    () => consul.set(instance(service, 0, { status: 'critical' })),
-    options.each - 1,
-  ],
-  'an endpoint comes, with a check that passes': (consul, service) => [
-    () => consul.set(instance(service, options.each)),
-    options.each + 1,
-  ],
-  'an endpoint goes': (consul, service) => [() => consul.remove(`s${service}`, `s${service}-0`), options.each - 1],
-  'an endpoint comes without a check': (consul, service) => [
-    () => consul.set(instance(service, options.each, { status: undefined })),
-    options.each + 1,
-  ],
-};
-
 await atWorkbench(async (bench) => {
   const consul = await OwnFakeConsul.start();
-  const all = [];
-  for (let service = 0; service < options.services; service++) {
-    for (let i = 0; i < options.each; i++) all.push(instance(service, i));
-  }
-  await consul.set(...all);
+  await consul.set(...instances(options.services, options.each));
   const folder = bench.folder('holdfast');
   const port = await bench.port();
   const registry = { type: 'consul', address: consul.origin };
@@ -87,8 +48,8 @@ await atWorkbench(async (bench) => {
   for (const [name, kind] of Object.entries(KINDS)) {
     const times = { asked: [], others: [] };
     for (let i = 0; i < options.changes; i++) {
-      times.others.push(await change(port, kind(consul, next), next++, QUIET_MS));
-      times.asked.push(await change(port, kind(consul, next), next, QUIET_MS, true));
+      times.others.push(await change(port, kind(consul, next, options.each), next++, options.each, QUIET_MS));
+      times.asked.push(await change(port, kind(consul, next, options.each), next, options.each, QUIET_MS, true));
       next++;
     }
     say(`${name}: ${times.others.map(ms).join(', ')} ms, asked: ${times.asked.map(ms).join(', ')} ms`);
@@ -100,37 +61,12 @@ await atWorkbench(async (bench) => {
     const kind = KINDS['a check becomes critical'];
     for (let i = 0; performance.now() < end; i++) {
       const service = 1000 + (i % 1000);
-      churned.push(await change(port, kind(consul, service), service));
+      churned.push(await change(port, kind(consul, service, options.each), service, options.each));
     }
   });
   report({ mirror, counts: await consul.counts(), quiet, kinds, churn, churned });
   await consul.stop();
 });
-
-/**
- * Changes a service. Resolves with how long that took to be in the answers, in ms.
- * @param asked it has been asked all the time before
- */
-async function change(port, [run, answers, before, answersBefore], service, quietMs = 0, asked = false) {
-  if (before !== undefined) {
-    await before();
-    await answered(port, service, answersBefore);
-  }
-  const end = performance.now() + quietMs;
-  while (performance.now() < end) {
-    if (asked) await answered(port, service, answersBefore ?? options.each);
-    await sleep(Math.min(500, Math.max(0, end - performance.now())));
-  }
-  const began = performance.now();
-  await run();
-  await answered(port, service, answers);
-  return performance.now() - began;
-}
-
-async function answered(port, service, answers, timeout = 120_000) {
-  const accept = (reply) => reply.answers === answers;
-  await ask(port, `s${service}.${ZONE}`, 'A', { timeout, retry: 5, accept });
-}
 
 async function cost(running, consul, run) {
   const { requests } = await consul.counts();

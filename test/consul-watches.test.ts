@@ -77,6 +77,40 @@ t.test('what comes or goes is found by one summary of all services, with a check
   t.equal(long(), before, 'nothing else');
 });
 
+t.test('what comes or goes with a check is found by the list of all checks, where that takes less', async (t) => {
+  const fake = await fakeConsul(t);
+  fake.summaryDelay = 1_000;
+  for (let i = 0; i < 90; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i}` }));
+  const { rows, reports } = following(t, registryOf(t, fake));
+  await until('the list', () => rows.size === 90);
+  await until('the watches', () => fake.count(/index=/) >= 5);
+  const lists = fake.count(/state\/any/);
+  const changes: readonly [() => void, string, number][] = [
+    [() => fake.set('s21', instance('more', '10.9.9.8')), 's21', 2],
+    [() => fake.remove('s21', 'more'), 's21', 1],
+    [() => fake.set('s89', instance('last', '10.9.9.7', { node: 'n89' })), 's89', 2],
+    [() => fake.remove('s0', 'i0'), 's0', 0],
+  ];
+  for (const [i, [change, name, rest]] of changes.entries()) {
+    change();
+    await until(`change ${i}`, () => (rows.get(name)?.length ?? 0) === rest);
+  }
+  t.ok(fake.count(/state\/any/) - lists <= 4, 'at most one list for each');
+  t.equal(fake.count(/internal/), 0);
+  fake.set('s21', { id: 'plain', node: 'n0', address: '10.9.9.9' });
+  await until('one without a check', () => rows.get('s21')?.length === 2);
+  t.equal(fake.count(/internal/), 1, 'the summary tells where no check does');
+  t.ok(fake.count(/state\/any/) - lists <= 4, 'and is asked alone');
+  // Everywhere something else is said, and on one node an instance came.
+  for (let i = 0; i < 90; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i}` }));
+  await until('what was so before', () => rows.get('s0')?.length === 1);
+  fake.setNodeCheck('n7', 'critical');
+  await until('a check of a node', () => rows.get('s7')?.[0]?.state === 'critical');
+  fake.setNodeCheck('n7', 'passing');
+  await until('it passes', () => rows.get('s7')?.[0]?.state === 'passing');
+  t.notOk(reports.some(({ kind }) => kind === 'unreachable' || kind === 'unbelievable'));
+});
+
 t.test('a summary of which something is hidden, or that is none of Consul, is of no use and no fault', async (t) => {
   const fake = await fakeConsul(t);
   for (let i = 0; i < 5; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i % 3}` }));
@@ -154,22 +188,22 @@ t.test('a check of a node counts for all that is on it, and comes and goes with 
 
 t.test('R3: what is asked most is watched by itself, and shows what leaves no trace', async (t) => {
   const fake = await fakeConsul(t);
-  for (let i = 0; i < 30; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i}` }));
+  for (let i = 0; i < 50; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i}` }));
   const registry = registryOf(t, fake);
   const { rows } = following(t, registry);
-  await until('the list', () => rows.size === 30);
-  registry.mostAsked(['s5', 'never-was', ...Array.from({ length: 20 }, (_, i) => `s${10 + i}`)]);
+  await until('the list', () => rows.size === 50);
+  registry.mostAsked(['s5', 'never-was', ...Array.from({ length: 40 }, (_, i) => `s${10 + i}`)]);
   const watched = (): Set<string> =>
     new Set(fake.requests.flatMap(({ path }) => /service\/(s\d+)\?.*index=/.exec(path)?.[1] ?? []));
-  await until('the watches', () => watched().size >= 16);
+  await until('the watches', () => watched().size >= 32);
   const reads = fake.count(/^health\/service\/[^?]*\?(?!.*index)/);
   fake.set('s5', instance('i5', '10.0.0.6', { node: 'n5', port: 8080 }));
   await until('the port', () => rows.get('s5')?.[0]?.port === 8080);
   t.equal(fake.count(/^health\/service\/[^?]*\?(?!.*index)/), reads, 'nothing was looked for');
-  t.equal(watched().size, 16);
+  t.equal(watched().size, 32);
   registry.mostAsked(['s6']);
   await until('another one', () => fake.count(/^health\/service\/s6\?.*index=/) > 0);
-  await until('the others are not watched any more', () => fake.inFlight <= 6);
+  await until('the others are not watched any more', () => fake.inFlight <= 7);
 });
 
 t.test(

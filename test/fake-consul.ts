@@ -71,6 +71,8 @@ export class FakeConsul {
   mostInFlight = 0;
   /** Of each answer about one service. */
   serviceDelay = 0;
+  /** Of each summary. */
+  summaryDelay = 0;
   trustDomain = 'one.consul';
 
   private constructor() {
@@ -223,6 +225,8 @@ export class FakeConsul {
       await this.#change(path, Number(after), Number.parseInt(url.searchParams.get('wait') ?? '0', 10), res);
     else if (path.startsWith('health/service/') && this.serviceDelay > 0) {
       await new Promise((resolve) => setTimeout(resolve, this.serviceDelay));
+    } else if (path.startsWith('internal/') && this.summaryDelay > 0) {
+      await new Promise((resolve) => setTimeout(resolve, this.summaryDelay));
     }
     if (!res.destroyed) this.#answer(path, url.searchParams, token, res);
   }

@@ -263,17 +263,20 @@ t.test('the first change of a quiet registry is passed on at once, those of a bu
     ({ kind: 'change', epoch: 'e', revision, services, gone, releases: [], rejected: [] }) as const;
   t.equal(batch.take(0), undefined);
   batch.add(change([listing('a', '10.0.0.1')]), 1000);
-  t.equal(batch.due, 1020);
-  batch.add(change([listing('b', '10.0.0.2')], ['a'], '2'), 1010);
-  batch.add(change([listing('b', '10.0.0.3')], [], '3'), 1015);
-  t.equal(batch.due, 1020);
-  t.same(batch.take(1020), change([listing('b', '10.0.0.3')], ['a'], '3'));
+  t.equal(batch.due, 1002);
+  batch.add(change([listing('b', '10.0.0.2')], ['a'], '2'), 1001);
+  batch.add(change([listing('b', '10.0.0.3')], [], '3'), 1002);
+  t.equal(batch.due, 1002);
+  t.same(batch.take(1002), change([listing('b', '10.0.0.3')], ['a'], '3'));
   t.equal(batch.due, Number.POSITIVE_INFINITY);
-  batch.add(change([listing('a', '10.0.0.1')], [], '4'), 1100);
-  t.equal(batch.due, 1520);
-  t.same(batch.take(1520), change([listing('a', '10.0.0.1')], [], '4'));
-  batch.add(change([], ['a'], '5'), 11_520);
-  t.equal(batch.due, 11_540);
+  batch.add(change([listing('c', '10.0.0.4')], [], '4'), 1010);
+  t.equal(batch.due, 1030, 'what follows the first one goes soon, too');
+  t.same(batch.take(1030), change([listing('c', '10.0.0.4')], [], '4'));
+  batch.add(change([listing('a', '10.0.0.1')], [], '5'), 1100);
+  t.equal(batch.due, 1530, 'and then it is a busy one');
+  t.same(batch.take(1530), change([listing('a', '10.0.0.1')], [], '5'));
+  batch.add(change([], ['a'], '6'), 11_530);
+  t.equal(batch.due, 11_532);
 });
 
 t.test('only what is new in a change is passed on, and limits hold for the sum', async (t) => {

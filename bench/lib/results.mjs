@@ -18,6 +18,7 @@ const ORDER = [
   'verdicts',
   'deaths',
   'registry',
+  'registries',
   'register',
 ];
 const HEAD = `# Results

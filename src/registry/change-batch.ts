@@ -1,4 +1,4 @@
-/** Changes of a busy registry, put together: the first is passed on at once, the others a few times a second. Pure. */
+/** Changes of a busy registry, put together: the first is passed on at once, what follows it soon, the others a few times a second. Pure. */
 import type { BootMs, Ms } from '../system/clock.js';
 import type { Observation } from './adapter.js';
 import type { Listing } from './registry.js';
@@ -7,7 +7,9 @@ type Change = Extract<Observation, { kind: 'change' }>;
 
 /** After so long without a change the next one is passed on without a wait. */
 const QUIET_MS: Ms = 10_000;
-/** A change rarely comes alone: what follows it within this goes with it. */
+/** What comes in one turn of the registry goes together. */
+const FIRST_MS: Ms = 2;
+/** A change rarely comes alone: what follows the first one is gathered for so long, and passed on once more. */
 const GATHER_MS: Ms = 20;
 /** From one change that is passed on to the next, in a registry that is not quiet. */
 const CHURN_MS: Ms = 500;
@@ -18,6 +20,8 @@ export class ChangeBatch {
   #last: Change | undefined;
   #due = Number.POSITIVE_INFINITY;
   #passedOn = Number.NEGATIVE_INFINITY;
+  /** The last one that was passed on was the first after a quiet time. */
+  #wasFirst = false;
 
   /** When what is gathered is to be passed on; Infinity when there is nothing. */
   get due(): BootMs {
@@ -34,8 +38,8 @@ export class ChangeBatch {
       this.#services.set(listing.name, listing);
     }
     if (this.#last === undefined) {
-      const quiet = now - this.#passedOn >= QUIET_MS;
-      this.#due = quiet ? now + GATHER_MS : Math.max(now + GATHER_MS, this.#passedOn + CHURN_MS);
+      if (this.#isQuiet(now)) this.#due = now + FIRST_MS;
+      else this.#due = Math.max(now + GATHER_MS, this.#wasFirst ? 0 : this.#passedOn + CHURN_MS);
     }
     const nodes = change.nodes ?? this.#last?.nodes;
     this.#last = nodes === undefined ? change : { ...change, nodes };
@@ -49,7 +53,12 @@ export class ChangeBatch {
     this.#gone.clear();
     this.#last = undefined;
     this.#due = Number.POSITIVE_INFINITY;
+    this.#wasFirst = this.#isQuiet(now);
     this.#passedOn = now;
     return change;
+  }
+
+  #isQuiet(now: BootMs): boolean {
+    return now - this.#passedOn >= QUIET_MS;
   }
 }

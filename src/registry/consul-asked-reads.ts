@@ -5,7 +5,7 @@ import type { AskedPart } from './consul-asked-service.js';
 import type { ConsulClient, ConsulQuery, ConsulReply } from './consul-client.js';
 import { NO_NODE, NO_STATE, type TableIndexes } from './consul-progress.js';
 import { isFailure } from './http-failure.js';
-import type { RequestGate } from './request-gate.js';
+import type { Turn } from './request-gate.js';
 
 /** A server that is not the leader has taken in by then what the leader had. */
 const SETTLED_MS: Ms = 2_000;
@@ -19,7 +19,7 @@ export interface AskedReadsOptions {
 /** How one read is made. */
 export interface Reading {
   readonly origin: string;
-  readonly gate: RequestGate;
+  readonly turn?: Turn;
   readonly signal: AbortSignal;
   readonly deadline: Ms;
   /** Answered when the index moves, or after so long. */
@@ -106,9 +106,10 @@ export class AskedReads {
     stale = this.#options.stale,
   ): Promise<ConsulReply | Failure> {
     const { client } = this.#options;
-    const { origin, gate, signal, deadline } = reading;
+    const { origin, turn, signal, deadline } = reading;
+    const ordered = turn === undefined ? {} : { turn };
     const ask = (anyServer: boolean, more: ConsulQuery): Promise<ConsulReply | Failure> =>
-      gate.run(() => client.get(origin, path, { ...more, stale: anyServer }, signal, deadline));
+      client.get(origin, path, { ...more, ...ordered, stale: anyServer }, signal, deadline);
     const reply = await ask(stale, query);
     if (isFailure(reply)) return reply;
     if (reply.index === undefined) return { kind: 'unbelievable', reason: 'no X-Consul-Index: this is not Consul' };

@@ -7,9 +7,12 @@ import type { Ms } from '../system/clock.js';
 import type { AskedReads, ReadFailure, Reading } from './consul-asked-reads.js';
 import type { AskedPart } from './consul-asked-service.js';
 import { sleep } from './consul-watch.js';
+import { gateOf } from './source-gates.js';
 
-/** With what is read in turn, liveness reads, release marks and look-ups at most 50 requests are under way. */
+/** Fewer where others watch the same server. */
 const WATCHED = 30;
+/** The release marks. */
+const MORE_WAITS = 1;
 const READERS = 6;
 const READ_MS: Ms = 5_000;
 /** A blocking query is answered after so long when nothing changed. */
@@ -26,7 +29,7 @@ const LOOK_MS: Ms = 500;
 
 export interface AskedWatchesOptions {
   readonly reads: AskedReads;
-  readonly reading: Pick<Reading, 'origin' | 'gate'>;
+  readonly reading: Pick<Reading, 'origin'>;
   /** Each service is read, or has answered, once in this time, unless nothing has moved. */
   readonly interval: Ms;
   /** All that is known, in any order. */
@@ -51,7 +54,12 @@ export class AskedWatches {
   run(): Promise<string> {
     return new Promise((resolve) => {
       this.#end = resolve;
-      this.#signal.addEventListener('abort', () => resolve('stopped'), { once: true });
+      const leave = gateOf(this.#options.reading.origin).join(MORE_WAITS, () => this.retune());
+      const stop = (): void => {
+        leave();
+        resolve('stopped');
+      };
+      this.#signal.addEventListener('abort', stop, { once: true });
       this.retune();
       for (let i = 0; i < READERS; i++) void this.#keepReading();
     });
@@ -61,7 +69,8 @@ export class AskedWatches {
   retune(): void {
     if (this.#signal.aborted) return;
     const parts = this.#options.parts();
-    const wanted = new Set(parts.sort((a, b) => a.service.rank - b.service.rank).slice(0, WATCHED));
+    const most = Math.min(WATCHED, gateOf(this.#options.reading.origin).share);
+    const wanted = new Set(parts.sort((a, b) => a.service.rank - b.service.rank).slice(0, most));
     for (const [part, controller] of this.#watched) {
       if (wanted.has(part)) continue;
       this.#watched.delete(part);

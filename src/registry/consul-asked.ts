@@ -9,13 +9,11 @@ import { ConsulAdapter } from './consul-adapter.js';
 import { AskedReads, type Reading } from './consul-asked-reads.js';
 import { type AskedPart, AskedService } from './consul-asked-service.js';
 import { AskedWatches } from './consul-asked-watches.js';
-import { CONSUL_LOOK_UP_LIMITS, CONSUL_READ_LIMITS } from './consul-limits.js';
 import { type ConsulRegistryOptions, ConsulSource, RETRY_MS } from './consul-source.js';
 import { sleep } from './consul-watch.js';
 import type { LookUp, OnDemand } from './look-up.js';
 import { Notes } from './notes.js';
 import type { Listing, Rejected } from './registry.js';
-import { RequestGate } from './request-gate.js';
 import { within } from './within.js';
 
 const READ_MS: Ms = 5_000;
@@ -29,7 +27,6 @@ export class AskedConsul extends ConsulAdapter implements Adapter, Follower, OnD
   readonly follower = this;
   readonly onDemand = this;
   readonly #source: ConsulSource;
-  readonly #lookUps = new RequestGate(CONSUL_LOOK_UP_LIMITS);
   readonly #reads: AskedReads;
   /** By the name in lower case: Consul itself makes no difference. */
   readonly #known = new Map<string, AskedService>();
@@ -42,8 +39,7 @@ export class AskedConsul extends ConsulAdapter implements Adapter, Follower, OnD
   #lowestRank = 0;
 
   constructor(config: ConsulRegistryConfig, options: ConsulRegistryOptions) {
-    const connections = CONSUL_READ_LIMITS.inFlight + CONSUL_LOOK_UP_LIMITS.inFlight;
-    const source = new ConsulSource(config, options, CONSUL_READ_LIMITS, connections);
+    const source = new ConsulSource(config, options);
     super(config, source);
     this.#source = source;
     this.#reads = new AskedReads({ client: source.client, stale: config.stale, maxLag: config.maxLag });
@@ -109,7 +105,7 @@ export class AskedConsul extends ConsulAdapter implements Adapter, Follower, OnD
     for (const index of members.inTurn()) {
       if (signal.aborted) break;
       const origin = addresses[index]!;
-      failure = await this.#reads.read(part, { origin, gate: this.#lookUps, signal, deadline });
+      failure = await this.#reads.read(part, { origin, turn: 'look-up', signal, deadline });
       if (failure === undefined) return undefined;
     }
     return failure ?? { kind: 'unreachable', reason: 'no answer in time' };
@@ -125,7 +121,7 @@ export class AskedConsul extends ConsulAdapter implements Adapter, Follower, OnD
 
   /** Looks how far the registry is, and reads what is known unless it is known as of now: most recently asked first. */
   async #refresh(origin: string, signal: AbortSignal): Promise<Failure | undefined> {
-    const reading = { origin, gate: this.#source.gate, signal, deadline: READ_MS };
+    const reading = { origin, signal, deadline: READ_MS };
     this.#reads.doubt = undefined;
     const [first, ...others] = this.#source.datacenters;
     const looked = await this.#reads.look(first, reading);
@@ -171,7 +167,7 @@ export class AskedConsul extends ConsulAdapter implements Adapter, Follower, OnD
     const watches = new AskedWatches(
       {
         reads: this.#reads,
-        reading: { origin, gate: this.#source.gate },
+        reading: { origin },
         interval: this.interval,
         parts: () => this.#parts(),
         news: ({ service }) => {
@@ -195,7 +191,7 @@ export class AskedConsul extends ConsulAdapter implements Adapter, Follower, OnD
 
   /** Confirms when each service was read in time, or nothing in the registry is newer than what was read. */
   async present(signal: AbortSignal): Promise<Presence> {
-    const reading = { origin: this.#origin, gate: this.#source.gate, signal, deadline: this.presenceDeadline };
+    const reading = { origin: this.#origin, signal, deadline: this.presenceDeadline };
     const heard = this.#source.datacenters.filter((dc) => !this.#unheard.has(dc));
     const looked = await Promise.all(heard.map((dc) => this.#reads.look(dc, reading)));
     const failure = looked.find((one) => typeof one !== 'string');

@@ -126,6 +126,18 @@ export class CheckTable {
     return [...this.#doubted.keys()].map(({ check }) => check);
   }
 
+  /** Whether a check is new, or counts differently from what is known of it. */
+  differs(check: WholeCheck): boolean {
+    const before = this.#find(check)?.check;
+    const now = known(check, check.ModifyIndex ?? 0);
+    if (before === undefined) return true;
+    return before.newest <= now.newest && (before.state !== now.state || !sameTest(before.test, now.test));
+  }
+
+  has(check: WholeCheck): boolean {
+    return this.#find(check) !== undefined;
+  }
+
   /** Whether a list of a bad state has the very checks that it had when it was last taken. Undefined when it is none. */
   agrees(status: BadStatus, body: unknown): boolean | undefined {
     if (!Array.isArray(body)) return undefined;

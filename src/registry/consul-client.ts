@@ -4,11 +4,14 @@ import type { Ms } from '../system/clock.js';
 import type { Failure } from './adapter.js';
 import type { HttpClient, HttpReply } from './http-client.js';
 import { isFailure, printable, statusFailure } from './http-failure.js';
+import type { Turn } from './request-gate.js';
 import { readSecret } from './secret-files.js';
 
 export interface ConsulReply {
   /** Undefined where there is nothing (404). */
   readonly body: unknown;
+  /** What the body was made of. */
+  readonly bytes: Buffer;
   /** `X-Consul-Index`: 1 or more. Undefined where there is none: the answer came from something else than Consul. */
   readonly index: bigint | undefined;
   /** False: the server that answered has no leader. */
@@ -17,7 +20,8 @@ export interface ConsulReply {
   readonly lastContact: Ms;
   /** R6: the token may not see all of it. */
   readonly filtered: boolean;
-  /** What it cost to read it. */
+  /** How long the answer took, and then to parse it. */
+  readonly took: Ms;
   readonly cost: Ms;
 }
 
@@ -29,6 +33,9 @@ export interface ConsulQuery {
   /** Any server may answer, with or without a leader. */
   readonly stale?: boolean;
   readonly more?: Readonly<Record<string, string>>;
+  readonly turn?: Turn;
+  /** The body is not parsed. */
+  readonly raw?: boolean;
 }
 
 /** Servers add up to a sixteenth to a wait. */
@@ -58,6 +65,7 @@ export class ConsulClient {
   ): Promise<ConsulReply | Failure> {
     const headers = await this.#headers();
     if (isFailure(headers)) return headers;
+    const began = performance.now();
     const reply = await this.#client.request({
       url: `${origin}/v1/${path}${this.#search(query)}`,
       method: 'GET',
@@ -65,8 +73,10 @@ export class ConsulClient {
       signal,
       deadline: query.wait === undefined ? deadline : query.wait * WAIT_FACTOR + deadline,
       maxBody: this.#maxBody,
+      turn: query.turn ?? (query.wait === undefined ? 'read' : 'wait'),
     });
-    return reply.kind === 'reply' ? readReply(reply, Object.values(headers)) : reply;
+    if (reply.kind !== 'reply') return reply;
+    return readReply(reply, performance.now() - began, Object.values(headers), query.raw);
   }
 
   /** The token is read again for every request. */
@@ -91,7 +101,7 @@ export class ConsulClient {
   }
 }
 
-function readReply(reply: HttpReply, secrets: readonly string[]): ConsulReply | Failure {
+function readReply(reply: HttpReply, took: Ms, secrets: readonly string[], raw = false): ConsulReply | Failure {
   const { status, header } = reply;
   if (status !== 200 && (status !== 404 || header('x-consul-index') === undefined)) {
     const failure = statusFailure(status, header('retry-after'));
@@ -101,17 +111,19 @@ function readReply(reply: HttpReply, secrets: readonly string[]): ConsulReply | 
   const began = performance.now();
   let body: unknown;
   try {
-    body = status === 404 ? undefined : JSON.parse(reply.body.toString('utf8'));
+    body = status === 404 || raw ? undefined : JSON.parse(reply.body.toString('utf8'));
   } catch {
     return { kind: 'unbelievable', reason: 'the answer is not JSON' };
   }
   const lastContact = Number(header('x-consul-lastcontact') ?? 0);
   return {
     body,
+    bytes: reply.body,
     index: readIndex(header('x-consul-index')),
     knownLeader: header('x-consul-knownleader') !== 'false',
     lastContact: Number.isFinite(lastContact) ? lastContact : 0,
     filtered: header('x-consul-results-filtered-by-acls') === 'true',
+    took,
     cost: performance.now() - began,
   };
 }

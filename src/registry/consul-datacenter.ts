@@ -5,36 +5,36 @@
  */
 import type { Ms } from '../system/clock.js';
 import type { Failure, Presence } from './adapter.js';
-import { AllChecks } from './consul-all-checks.js';
 import { BAD_STATUSES, type BadStatus } from './consul-check-table.js';
 import type { ConsulReply } from './consul-client.js';
-import { answerOf, type Findings } from './consul-findings.js';
+import { answerOf, type Findings, later } from './consul-findings.js';
 import { HotWatches } from './consul-hot.js';
 import { type ListReply, type ListSource, lagOf, readList } from './consul-list.js';
 import type { ConsulMirror } from './consul-mirror.js';
+import { CHECKS_PATH, ConsulOverview } from './consul-overview.js';
 import { NO_NODE, NO_STATE, Progress } from './consul-progress.js';
 import { ConsulReader } from './consul-reader.js';
-import { readSummary, SUMMARY_PATH, SummaryPace } from './consul-summary.js';
 import { sleep, type Take, watchList } from './consul-watch.js';
 import { isFailure } from './http-failure.js';
+import { gateOf } from './source-gates.js';
 
 export interface DatacenterOptions extends ListSource {
   readonly newMirror: () => ConsulMirror;
-  /** So many services, at most, are watched each by itself. */
-  readonly hotWatches: number;
 }
 
 /** Up to so many checks that left a list of bad ones are looked at by their services, which may take so long. */
 const FEW = 16;
 const FEW_MS: Ms = 1_000;
-/** Services that a summary may have read. */
-const MANY = 200;
+/** Blocking queries that are always there: five lists, and the release marks. The others are of single services. */
+const WATCHES = 6;
 const READ_MS: Ms = 5_000;
+/** Whoever watches what changed has heard of it before a glance is answered. */
+const GLANCE_MS: Ms = 5;
 const LONG_MS: Ms = 3_600_000;
 
 const LISTS = ['nodes', 'checks', 'services'] as const;
 type ListName = (typeof LISTS)[number];
-const PATHS = { nodes: 'catalog/nodes', checks: 'health/state/any', services: 'catalog/services' } as const;
+const PATHS = { nodes: 'catalog/nodes', checks: CHECKS_PATH, services: 'catalog/services' } as const;
 
 export class ConsulDatacenter {
   readonly #options: DatacenterOptions;
@@ -45,10 +45,9 @@ export class ConsulDatacenter {
   /** Of what was taken in; of checks, up to which their states are known. */
   #indexes: Record<ListName, bigint> | undefined;
   #badIndexes: Record<BadStatus, bigint> = { critical: 0n, warning: 0n };
-  #all = new AllChecks();
-  #summary = new SummaryPace();
-  /** So long it may take to find out what became of checks that left a list of bad ones. */
-  #doubtUntil: Ms = 0;
+  #overview: ConsulOverview;
+  /** What the list of services takes to be answered. */
+  #listMs: Ms = 0;
   readonly #progress = new Progress();
   #asked: readonly string[] = [];
   #changed = new Set<string>();
@@ -65,6 +64,7 @@ export class ConsulDatacenter {
     this.#hot = new HotWatches((name, signal) => this.#watchService(name, signal));
     this.#mirror = options.newMirror();
     this.#reader = this.#newReader();
+    this.#overview = this.#newOverview();
   }
 
   get mirror(): ConsulMirror {
@@ -115,8 +115,7 @@ export class ConsulDatacenter {
   /** Another token may see something else, at the same indexes: the next `refresh` reads all services. */
   readAnew(): void {
     this.#reader.readAnew();
-    // What could not be had may be shown now.
-    this.#summary = new SummaryPace();
+    this.#overview.readAnew();
   }
 
   /** Reads all lists, and what is new in them. What was read stays, whether it succeeds or not. */
@@ -125,9 +124,11 @@ export class ConsulDatacenter {
     const read = (name: ListName): Promise<ListReply | Failure> =>
       readList(this.#options, origin, PATHS[name], known?.[name], signal);
     // One first: where it fails, nothing else is asked.
+    const first = performance.now();
     const services = await read('services');
     if (isFailure(services)) return services;
     const began = performance.now();
+    this.#listMs = began - first;
     const replies = [...(await Promise.all([read('nodes'), read('checks')])), services];
     const failure = replies.find((reply) => isFailure(reply));
     if (failure !== undefined) return failure;
@@ -139,7 +140,7 @@ export class ConsulDatacenter {
       const fault = this.#take(name, lists[i]!);
       if (typeof fault === 'string') return { kind: 'unbelievable', reason: `${PATHS[name]}: ${fault}` };
     }
-    this.#tookAll(lists[1]!.index, began);
+    this.#tookAll(lists[1]!, began);
     this.#reader.plan.compared(services.index);
     this.#origin = origin;
     this.#reader.origin = origin;
@@ -156,16 +157,20 @@ export class ConsulDatacenter {
     const indexes = this.#indexes;
     if (indexes === undefined) return 'nothing was read yet';
     this.#news = news;
+    const leave = gateOf(this.#origin).join(WATCHES, () => this.#wake?.());
+    const checks = (reply: ListReply): boolean => this.#sawChecks(reply.index, signal);
     const watches = [
+      this.#watch(NO_STATE, this.#overview.allIndex, checks, signal),
       this.#watch(PATHS.services, indexes.services, (reply) => this.#take('services', reply), signal),
       this.#watch(PATHS.nodes, indexes.nodes, (reply) => this.#take('nodes', reply), signal),
       ...BAD_STATUSES.map((status) => {
         const take = (reply: ListReply): boolean | string => this.#takeBad(status, reply);
-        return this.#watch(`health/state/${status}`, this.#all.index, take, signal);
+        return this.#watch(`health/state/${status}`, this.#overview.allIndex, take, signal);
       }),
     ];
     const end = await Promise.race([...watches, this.#reader.follow(signal, news), this.#keepUp(signal)]);
     this.#hot.set([]);
+    leave();
     return end;
   }
 
@@ -176,10 +181,10 @@ export class ConsulDatacenter {
   async present(signal: AbortSignal, deadline: Ms): Promise<Presence> {
     const indexes = this.#indexes;
     if (indexes === undefined) return { kind: 'lost' };
-    const { client, gate, dc, stale, maxLag } = this.#options;
+    const { client, dc, stale, maxLag } = this.#options;
     const read = (path: string, more?: Record<string, string>): Promise<ConsulReply | Failure> => {
       const query = { dc, stale, ...(more === undefined ? {} : { more }) };
-      return gate.run(() => client.get(this.#origin, path, query, signal, deadline));
+      return client.get(this.#origin, path, query, signal, deadline);
     };
     const [catalog, checks] = await Promise.all([read(PATHS.services, NO_NODE), read(NO_STATE)]);
     if (isFailure(catalog)) return catalog;
@@ -193,7 +198,7 @@ export class ConsulDatacenter {
       const same = BAD_STATUSES.every((status, i) => this.#mirror.hasBadChecks(status, lists[i] as ConsulReply));
       if (same) this.#knowChecks(checks.index);
     }
-    const taken = { catalog: max(indexes.services, indexes.nodes), checks: this.#checksIndex };
+    const taken = { catalog: later(indexes.services, indexes.nodes), checks: this.#checksIndex };
     return this.#progress.judge(taken, { catalog: catalog.index, checks: checks.index });
   }
 
@@ -205,7 +210,19 @@ export class ConsulDatacenter {
       watched: (name) => this.#hot.has(name),
       took: ({ changed }) => this.#touch(changed),
       ended: () => this.#wake?.(),
-      summed: () => this.#isSummed,
+      summed: () => this.#overview.isSummed,
+    });
+  }
+
+  #newOverview(): ConsulOverview {
+    return new ConsulOverview({
+      ...this.#options,
+      origin: () => this.#origin,
+      mirror: this.#mirror,
+      reader: this.#reader,
+      checksIndex: () => this.#checksIndex,
+      nodesIndex: () => this.#indexes?.nodes ?? 0n,
+      takeAll: (reply, began) => this.#takeAll(reply, began),
     });
   }
 
@@ -213,7 +230,7 @@ export class ConsulDatacenter {
     this.#touch(this.#mirror.names.keys());
     this.#mirror = this.#options.newMirror();
     this.#reader = this.#newReader();
-    this.#all = new AllChecks();
+    this.#overview = this.#newOverview();
     this.#badIndexes = { critical: 0n, warning: 0n };
     this.#indexes = undefined;
   }
@@ -228,7 +245,7 @@ export class ConsulDatacenter {
     take: (reply: ListReply) => boolean | string,
     signal: AbortSignal,
   ): Promise<string> {
-    const { client, gate, dc, stale, maxLag } = this.#options;
+    const { client, dc, stale, maxLag } = this.#options;
     const whole: Take = (reply, index) => {
       const taken = lagOf(reply, maxLag) ?? take({ ...reply, index });
       if (typeof taken === 'string') return taken;
@@ -237,7 +254,7 @@ export class ConsulDatacenter {
       this.#wake?.();
       return taken;
     };
-    return watchList({ client, gate, origin: this.#origin, query: { dc, stale }, path }, from, whole, signal);
+    return watchList({ client, origin: this.#origin, query: { dc, stale }, path }, from, whole, signal);
   }
 
   /** Returns whether it changed anything, or what is wrong with it. */
@@ -252,14 +269,15 @@ export class ConsulDatacenter {
     const fault = found === undefined ? 'the answer is not that of Consul' : this.#mirror.over;
     if (found === undefined || fault !== undefined) return fault!;
     const known = this.#indexes ?? { nodes: 0n, checks: 0n, services: 0n };
-    this.#indexes = { ...known, [name]: max(known[name], reply.index) };
+    this.#indexes = { ...known, [name]: later(known[name], reply.index) };
     if (reply.filtered) this.#filtered.add(name);
     else this.#filtered.delete(name);
     if (name === 'services') {
       const told = found.changed.size + found.unread.size > 0;
-      this.#reader.moved(reply.index, told);
+      this.#reader.moved(reply.index, told, this.#listMs);
       for (const gone of found.changed) this.#reader.forget(gone);
     }
+    if (name === 'nodes') this.#settle(reply.index);
     // Whatever moved the index of the services is a change, if not one that their list tells.
     return this.#found(found) || name === 'services';
   }
@@ -270,11 +288,11 @@ export class ConsulDatacenter {
     this.#badIndexes[status] = reply.index;
     const { critical, warning } = this.#badIndexes;
     // Up to the lower of the two.
-    this.#knowChecks(critical + warning - max(critical, warning));
+    this.#knowChecks(critical + warning - later(critical, warning));
     const { services, others } = found.left;
     const few = services.size <= FEW && !others;
     // The list of all tells at once what became of many.
-    if (services.size > 0 || others) this.#doubtUntil = performance.now() + (few ? FEW_MS : 0);
+    if (services.size > 0 || others) this.#overview.doubtUntil = performance.now() + (few ? FEW_MS : 0);
     if (few) this.#reader.plan.want(services);
     return this.#found(found) || services.size > 0;
   }
@@ -290,62 +308,19 @@ export class ConsulDatacenter {
   }
 
   #knowChecks(index: bigint): void {
-    if (this.#indexes !== undefined) this.#indexes = { ...this.#indexes, checks: max(this.#checksIndex, index) };
+    if (this.#indexes !== undefined) this.#indexes = { ...this.#indexes, checks: later(this.#checksIndex, index) };
   }
 
-  #tookAll(index: bigint, began: Ms): void {
-    this.#all.took(index, began, performance.now());
-    for (const status of BAD_STATUSES) this.#badIndexes[status] = max(this.#badIndexes[status], index);
+  #tookAll(reply: ListReply, began: Ms): void {
+    this.#overview.tookAll(reply, began);
+    for (const status of BAD_STATUSES) this.#badIndexes[status] = later(this.#badIndexes[status], reply.index);
   }
 
-  /** Reads what tells of everything when it is due, and watches what is asked most, until `signal` or a failure. */
-  async #keepUp(signal: AbortSignal): Promise<string> {
-    while (!signal.aborted) {
-      this.#hot.set(this.#asked.filter((name) => this.#mirror.has(name)).slice(0, this.#options.hotWatches));
-      const now = performance.now();
-      const [summary, all] = [this.#summaryDue(), this.#allDue()];
-      if (Math.min(summary, all) > now) await this.#rest(Math.min(summary - now, all - now, LONG_MS), signal);
-      else {
-        const fault = summary <= now ? await this.#readSummary(signal) : await this.#readAllChecks(signal);
-        if (fault !== undefined) return fault;
-        this.#news();
-        this.#reader.wake();
-      }
-    }
-    return 'stopped';
-  }
-
-  /** Which services have other instances than those that are known. That it cannot be read is no fault. */
-  async #readSummary(signal: AbortSignal): Promise<undefined> {
-    const { plan } = this.#reader;
-    const at = plan.index;
-    const began = performance.now();
-    const reply = await readList(this.#options, this.#origin, SUMMARY_PATH, at, signal);
-    if (signal.aborted) return;
-    const usable = !isFailure(reply) && reply.doubt === undefined && !reply.filtered;
-    const summaries = usable ? readSummary(reply.body) : undefined;
-    const now = performance.now();
-    this.#summary.took(began, now);
-    plan.summed(at);
-    if (summaries === undefined) this.#summary.failed(now);
-    else {
-      const differ = this.#mirror.differing(summaries);
-      // So many are not found out about one by one.
-      if (differ.size <= MANY) plan.want(differ);
-    }
-  }
-
-  async #readAllChecks(signal: AbortSignal): Promise<string | undefined> {
-    const { plan } = this.#reader;
-    const at = plan.index;
-    const began = performance.now();
-    const reply = await readList(this.#options, this.#origin, PATHS.checks, this.#indexes?.checks, signal);
-    if (signal.aborted) return undefined;
-    if (isFailure(reply)) return `${PATHS.checks}: ${reply.reason}`;
-    const fault = reply.doubt ?? this.#wentBack(reply) ?? this.#take('checks', reply);
+  /** Takes in the list of all checks; returns what is wrong with it. */
+  #takeAll(reply: ListReply, began: Ms): string | undefined {
+    const fault = this.#wentBack(reply) ?? this.#take('checks', reply);
     if (typeof fault === 'string') return `${PATHS.checks}: ${fault}`;
-    this.#tookAll(reply.index, began);
-    plan.compared(at);
+    this.#tookAll(reply, began);
     return undefined;
   }
 
@@ -355,27 +330,52 @@ export class ConsulDatacenter {
     return index < known ? `the index went back from ${known} to ${index}` : undefined;
   }
 
-  /** Nothing more is to be learnt from the summary. */
-  get #isSummed(): boolean {
-    return this.#reader.plan.isSummed || !this.#summary.isOfUse(performance.now());
+  /** Some check is another, or has come or gone. That costs Consul nothing to tell, so it is known before any list. */
+  #sawChecks(index: bigint, signal: AbortSignal): boolean {
+    this.#overview.checksSeen = later(this.#overview.checksSeen, index);
+    void this.#glance(index, signal);
+    return false;
   }
 
-  #summaryDue(): Ms {
-    const { plan, explainedBy, isBusy } = this.#reader;
-    if (!plan.unexplained || isBusy || this.#isSummed) return Number.POSITIVE_INFINITY;
-    return this.#summary.due(explainedBy);
+  /** An instance that came or went with a check moved the index of the services, too: it need not wait for their list. */
+  async #glance(checks: bigint, signal: AbortSignal): Promise<void> {
+    const { client, dc, stale, maxLag } = this.#options;
+    const query = { dc, stale, more: NO_NODE };
+    const catalog = await client.get(this.#origin, PATHS.services, query, signal, READ_MS);
+    const known = this.#indexes;
+    if (signal.aborted || known === undefined || isFailure(catalog) || lagOf(catalog, maxLag) !== undefined) return;
+    const index = catalog.index ?? 0n;
+    if (index !== checks || index <= later(known.services, known.nodes)) return;
+    this.#reader.moved(index, false, GLANCE_MS);
+    this.#wake?.();
   }
 
-  #allDue(): Ms {
-    const { plan, explainedBy, isBusy } = this.#reader;
-    const wanted = plan.unexplained && !plan.traceless && !isBusy && this.#isSummed;
-    const unexplained = wanted ? explainedBy : Number.POSITIVE_INFINITY;
-    const doubted = this.#mirror.doubted.length > 0 ? this.#doubtUntil : Number.POSITIVE_INFINITY;
-    return this.#all.due(this.#checksIndex, Math.min(unexplained, doubted));
+  /** What was taken for a change of a service before its list came was one of a node. */
+  #settle(nodes: bigint): void {
+    const { services = 0n } = this.#indexes ?? {};
+    const { plan } = this.#reader;
+    if (plan.index > services && nodes >= plan.index) plan.moved(services, true);
+  }
+
+  /** Reads what tells of everything when it is due, and watches what is asked most, until `signal` or a failure. */
+  async #keepUp(signal: AbortSignal): Promise<string> {
+    while (!signal.aborted) {
+      const { share } = gateOf(this.#origin);
+      this.#hot.set(this.#asked.filter((name) => this.#mirror.has(name)).slice(0, share));
+      const wait = this.#overview.due - performance.now();
+      if (wait > 0) await this.#rest(Math.min(wait, LONG_MS), signal);
+      else {
+        const fault = await this.#overview.read(signal);
+        if (fault !== undefined) return fault;
+        this.#news();
+        this.#reader.wake();
+      }
+    }
+    return 'stopped';
   }
 
   async #watchService(name: string, signal: AbortSignal): Promise<void> {
-    const { client, gate, dc, stale, maxLag } = this.#options;
+    const { client, dc, stale, maxLag } = this.#options;
     const path = `health/service/${encodeURIComponent(name)}`;
     const query = { dc, stale };
     const take: Take = (reply) => {
@@ -384,9 +384,9 @@ export class ConsulDatacenter {
       this.#wake?.();
       return fault ?? true;
     };
-    const first = await gate.run(() => client.get(this.#origin, path, query, signal, READ_MS));
+    const first = await client.get(this.#origin, path, query, signal, READ_MS);
     if (signal.aborted || isFailure(first) || first.index === undefined || take(first, first.index) !== true) return;
-    await watchList({ client, gate, origin: this.#origin, query, path }, first.index, take, signal);
+    await watchList({ client, origin: this.#origin, query, path }, first.index, take, signal);
   }
 
   async #rest(ms: Ms, signal: AbortSignal): Promise<void> {
@@ -396,8 +396,4 @@ export class ConsulDatacenter {
     await sleep(ms, signal, woken);
     this.#wake = undefined;
   }
-}
-
-function max(a: bigint, b: bigint): bigint {
-  return a > b ? a : b;
 }

@@ -65,3 +65,8 @@ export function sameInstances(before: readonly Instance[], now: readonly Instanc
 export function sameNode(a: ConsulNode | undefined, b: ConsulNode): boolean {
   return a !== undefined && a.address === b.address && JSON.stringify(a.meta) === JSON.stringify(b.meta);
 }
+
+/** Of two indexes. */
+export function later(a: bigint, b: bigint): bigint {
+  return a > b ? a : b;
+}

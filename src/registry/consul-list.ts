@@ -3,13 +3,11 @@ import type { Ms } from '../system/clock.js';
 import type { Failure } from './adapter.js';
 import type { ConsulClient, ConsulReply } from './consul-client.js';
 import { isFailure } from './http-failure.js';
-import type { RequestGate } from './request-gate.js';
 
 export interface ListSource {
   /** Undefined: the agent's own. */
   readonly dc: string | undefined;
   readonly client: ConsulClient;
-  readonly gate: RequestGate;
   /** Any server may answer. */
   readonly stale: boolean;
   /** One that has heard of its leader so lately. */
@@ -21,17 +19,21 @@ export type ListReply = ConsulReply & { readonly index: bigint; readonly doubt?:
 
 const LIST_MS: Ms = 10_000;
 
-/** @param known the index of the list that is known */
+/**
+ * @param known the index of the list that is known
+ * @param raw the body is not parsed
+ */
 export async function readList(
   source: ListSource,
   origin: string,
   path: string,
   known: bigint | undefined,
   signal: AbortSignal,
+  raw = false,
 ): Promise<ListReply | Failure> {
-  const { client, gate, dc, stale } = source;
+  const { client, dc, stale } = source;
   const read = (anyServer: boolean): Promise<ConsulReply | Failure> =>
-    gate.run(() => client.get(origin, path, { dc, stale: anyServer }, signal, LIST_MS));
+    client.get(origin, path, { dc, stale: anyServer, raw }, signal, LIST_MS);
   const reply = await read(stale);
   if (isFailure(reply)) return dc === undefined ? reply : { ...reply, reason: `datacenter ${dc}: ${reply.reason}` };
   const { index } = reply;

@@ -5,14 +5,12 @@ import { readRelease } from './etcd-layout.js';
 import { isFailure } from './http-failure.js';
 import { Notes } from './notes.js';
 import type { Rejected, ReleaseMark } from './registry.js';
-import type { RequestGate } from './request-gate.js';
 
 const READ_MS = 5_000;
 
 /** Marks help a fleet and are no part of what is answered: that they cannot be read is told, and no more. */
 export class ConsulMarks {
   readonly #client: ConsulClient;
-  readonly #gate: RequestGate;
   readonly #prefix: string;
   readonly #path: string;
   #index: bigint | undefined;
@@ -20,16 +18,15 @@ export class ConsulMarks {
   rejected: readonly Rejected[] = [];
 
   /** @param prefix of keys, without a slash at either end */
-  constructor(client: ConsulClient, gate: RequestGate, prefix: string) {
+  constructor(client: ConsulClient, prefix: string) {
     this.#client = client;
-    this.#gate = gate;
     this.#prefix = `${prefix}/`;
     this.#path = `kv/${prefix.split('/').map(encodeURIComponent).join('/')}/.release/`;
   }
 
   async refresh(origin: string, stale: boolean, signal: AbortSignal): Promise<void> {
     const query = { stale, more: { recurse: 'true' } };
-    const reply = await this.#gate.run(() => this.#client.get(origin, this.#path, query, signal, READ_MS));
+    const reply = await this.#client.get(origin, this.#path, query, signal, READ_MS);
     if (isFailure(reply)) {
       this.#index = undefined;
       this.rejected = [{ where: this.#path, reason: `release marks cannot be read: ${reply.reason}` }];
@@ -42,7 +39,7 @@ export class ConsulMarks {
   /** Until `signal`. Where marks cannot be watched they are read with the next list. */
   async follow(origin: string, stale: boolean, signal: AbortSignal, news: () => void): Promise<void> {
     if (this.#index === undefined) return;
-    const watched = { client: this.#client, gate: this.#gate, origin, path: this.#path };
+    const watched = { client: this.#client, origin, path: this.#path };
     const query = { stale, more: { recurse: 'true' } };
     const take = (reply: ConsulReply): boolean => {
       const before = JSON.stringify([this.releases, this.rejected]);

@@ -3,8 +3,9 @@
  * instances from reads of services, or of nodes. It says what has to be read, and what changed.
  */
 import type { LimitsConfig } from '../config/types.js';
+import type { ChangedPart } from './changed-part.js';
 import { type BadStatus, type CheckNews, CheckTable, type KnownCheck } from './consul-check-table.js';
-import { groupKey, worst } from './consul-checks.js';
+import { type ConsulCheck, groupKey, isCheck, type WholeCheck, worst } from './consul-checks.js';
 import {
   type Answer,
   type BadFindings,
@@ -75,6 +76,11 @@ export class ConsulMirror {
     }
     if (size <= 2 * maxEndpoints) return undefined;
     return `${size} instances or more, more than limits.maxEndpoints (${maxEndpoints}) has room for`;
+  }
+
+  /** Instances of all services. */
+  get size(): number {
+    return this.#services.size;
   }
 
   get nodes(): ReadonlyMap<string, ConsulNode> {
@@ -169,9 +175,36 @@ export class ConsulMirror {
     return { changed, unread: NONE.unread };
   }
 
-  /** Services that have other instances by now than those that are known, as far as a summary of all tells. */
-  differing(summaries: readonly ServiceSummary[]): Set<string> {
-    return this.#services.differing(summaries);
+  /** Services that other checks are about than before. Undefined when some are of a node, or none of Consul's. */
+  servicesOf({ before, now }: ChangedPart): Set<string> | undefined {
+    const services = new Set<string>();
+    const gone = new Map<string, WholeCheck>();
+    const keyOf = ({ Node, CheckID }: WholeCheck): string => groupKey(Node, CheckID);
+    for (const check of before as (ConsulCheck | null)[]) {
+      if (!isCheck(check)) return undefined;
+      gone.set(keyOf(check), check);
+    }
+    const others: WholeCheck[] = [];
+    for (const check of now as (ConsulCheck | null)[]) {
+      if (!isCheck(check)) return undefined;
+      gone.delete(keyOf(check));
+      if (this.#checks.differs(check)) others.push(check);
+    }
+    for (const check of gone.values()) if (this.#checks.has(check)) others.push(check);
+    for (const { Node: node, ServiceID: serviceId = '', ServiceName: service = '' } of others) {
+      if (serviceId === '') return undefined;
+      const name = this.#services.ofCheck({ node, serviceId, service });
+      if (this.#services.has(name)) services.add(name);
+    }
+    return services;
+  }
+
+  /**
+   * Services that have other instances by now than those that are known, as far as summaries tell.
+   * @param all of those that the summaries have to be about
+   */
+  differing(summaries: readonly ServiceSummary[], all: Iterable<string> = this.names.keys()): Set<string> {
+    return this.#services.differing(summaries, all);
   }
 
   /** The answer about one service. A text says why it is not taken in. */

@@ -10,12 +10,10 @@ import type { ConsulMirror } from './consul-mirror.js';
 import { ReadPlan } from './consul-reads.js';
 import { sleep } from './consul-watch.js';
 import { isFailure } from './http-failure.js';
-import type { RequestGate } from './request-gate.js';
 
 export interface ReaderOptions {
   readonly dc: string | undefined;
   readonly client: ConsulClient;
-  readonly gate: RequestGate;
   /** Any server may answer. */
   readonly stale: boolean;
   readonly mirror: ConsulMirror;
@@ -40,7 +38,7 @@ const LOOKED_THROUGH = 200;
 const LEISURE_MS: Ms = 250;
 const LONG_MS: Ms = 3_600_000;
 /** What is being read or watched mostly explains what changed: so long nothing is looked for. */
-const EXPLAIN_MS: Ms = 15;
+const EXPLAIN_MS: Ms = 8;
 /** So many that cannot be read are a fault of the registry, not of theirs. */
 const MOST_FAILED = 3;
 
@@ -73,9 +71,12 @@ export class ConsulReader {
     this.#wake?.();
   }
 
-  /** The list of services was taken in. `told`: a service came or went in it. */
-  moved(index: bigint, told: boolean): void {
-    if (index !== this.plan.index) this.#movedAt = performance.now();
+  /**
+   * Something came, went or changed. `told`: the list of services tells what.
+   * @param ago it happened that long ago, at least
+   */
+  moved(index: bigint, told: boolean, ago: Ms = 0): void {
+    if (index !== this.plan.index) this.#movedAt = performance.now() - ago;
     this.plan.moved(index, told);
   }
 
@@ -298,9 +299,10 @@ export class ConsulReader {
   }
 
   async #read(path: string, { exact, urgent }: How, signal: AbortSignal): Promise<ConsulReply | Failure> {
-    const { client, gate, dc, stale } = this.#options;
+    const { client, dc, stale } = this.#options;
+    const turn = urgent ? 'read' : 'later';
     const read = (anyServer: boolean): Promise<ConsulReply | Failure> =>
-      gate.run(() => client.get(this.origin, path, { dc, stale: anyServer }, signal, READ_MS), urgent);
+      client.get(this.origin, path, { dc, stale: anyServer, turn }, signal, READ_MS);
     let anyServer = stale && !exact;
     let reply = await read(anyServer);
     const retried = isFailure(reply) ? stale && exact : anyServer && this.#wentBack(path, reply);

@@ -38,9 +38,9 @@ export class ReadPlan {
 
   /** The list of services has this index now. `told`: a service came or went in it. */
   moved(index: bigint, told: boolean): void {
-    if (index === this.#index) return;
+    // It may have been known before the list came.
+    this.#told = told || (index === this.#index && this.#told);
     this.#index = index;
-    this.#told = told;
   }
 
   /** The index at which something begins that may explain it. */
@@ -103,6 +103,11 @@ export class ReadPlan {
     this.#traced = at;
   }
 
+  /** The whole list of checks had its chance to explain it. */
+  get isCompared(): boolean {
+    return this.#traced >= this.#index;
+  }
+
   /** The summary of all services, asked for at `at`, was compared. */
   summed(at: bigint): void {
     this.#summed = at;
@@ -120,7 +125,7 @@ export class ReadPlan {
 
   /** True when the list of checks had its chance to explain it: an instance that came or went mostly has a check. */
   get traceless(): boolean {
-    return this.unexplained && this.#traced >= this.#index;
+    return this.unexplained && this.isCompared;
   }
 
   isVerified(unit: Unit, name: string): boolean {

@@ -88,8 +88,11 @@ export class ServiceTable {
     return missing;
   }
 
-  /** Services that have other instances by now than those that are known, as far as a summary of all tells. */
-  differing(summaries: readonly ServiceSummary[]): Set<string> {
+  /**
+   * Services that have other instances by now than those that are known, as far as summaries tell.
+   * @param all of those that the summaries have to be about
+   */
+  differing(summaries: readonly ServiceSummary[], all: Iterable<string>): Set<string> {
     const differ = new Set<string>();
     const seen = new Set<string>();
     for (const { name, instances, nodes } of summaries) {
@@ -100,8 +103,9 @@ export class ServiceTable {
       const same = instances === known.instances.length && nodes.length === here.size;
       if (!same || !nodes.every((node) => here.has(node))) differ.add(name);
     }
-    for (const [name, { instances, filtered }] of this.#services) {
-      if (!seen.has(name) && !filtered && instances !== undefined && instances.length > 0) differ.add(name);
+    for (const name of all) {
+      const { instances = [], filtered } = this.#services.get(name) ?? {};
+      if (!seen.has(name) && !filtered && instances.length > 0) differ.add(name);
     }
     return differ;
   }

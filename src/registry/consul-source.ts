@@ -9,9 +9,8 @@ import { ConsulMarks } from './consul-marks.js';
 import { HttpClient } from './http-client.js';
 import { registryIdentity } from './identity.js';
 import { Members } from './members.js';
-import type { GateLimits } from './request-gate.js';
-import { RequestGate } from './request-gate.js';
 import { AddressPolicy } from './rows.js';
+import { SOURCE_LIMITS } from './source-gates.js';
 import { within } from './within.js';
 
 export interface ConsulRegistryOptions {
@@ -40,8 +39,6 @@ export class ConsulSource {
   readonly addresses: readonly string[];
   readonly members: Members;
   readonly client: ConsulClient;
-  /** For all but look-ups. */
-  readonly gate: RequestGate;
   readonly policy: AddressPolicy;
   readonly marks: ConsulMarks;
   /** Those that are read. Undefined: the agent's own. */
@@ -53,8 +50,7 @@ export class ConsulSource {
   epoch = 'consul';
   readonly #http: HttpClient;
 
-  /** @param connections that may be open at once */
-  constructor(config: ConsulRegistryConfig, options: ConsulRegistryOptions, limits: GateLimits, connections: number) {
+  constructor(config: ConsulRegistryConfig, options: ConsulRegistryOptions) {
     const { softTtl, allowAddresses, datacenters = [], lookup } = options;
     this.identity = registryIdentity(config);
     this.interval = Math.min(MAX_INTERVAL_MS, softTtl / 2);
@@ -65,10 +61,9 @@ export class ConsulSource {
     this.datacenters = this.namesNodes ? datacenters : [config.datacenter];
     this.stale = config.stale;
     this.policy = new AddressPolicy(allowAddresses, false, this.namesNodes);
-    this.gate = new RequestGate(limits);
-    this.#http = new HttpClient(config, lookup, connections);
+    this.#http = new HttpClient(config, lookup, SOURCE_LIMITS.inFlight);
     this.client = new ConsulClient(config, this.#http, options.limits.maxBody);
-    this.marks = new ConsulMarks(this.client, this.gate, config.kvPrefix);
+    this.marks = new ConsulMarks(this.client, config.kvPrefix);
   }
 
   close(): void {
@@ -88,7 +83,7 @@ export class ConsulSource {
   /** Where there is no trust domain (Consul without its mesh), or it cannot be read now, the last word stands. */
   async readEpochAndMarks(origin: string, signal: AbortSignal): Promise<void> {
     const [epoch] = await Promise.all([
-      readTrustDomain(this.client, this.gate, origin, this.stale, signal),
+      readTrustDomain(this.client, origin, this.stale, signal),
       this.marks.refresh(origin, this.stale, signal),
     ]);
     this.epoch = epoch ?? this.epoch;

@@ -2,11 +2,13 @@
 import type { Ms } from '../system/clock.js';
 import type { ConsulClient, ConsulQuery, ConsulReply } from './consul-client.js';
 import { isFailure } from './http-failure.js';
-import type { RequestGate } from './request-gate.js';
+import { gateOf } from './source-gates.js';
 import { after } from './timers.js';
 
 /** A query is answered after so long when nothing changed. */
 const WAIT_MS: Ms = 55_000;
+/** The same where more watch one server than may at once. */
+const TURN_MS: Ms = 2_000;
 const ANSWER_MS: Ms = 10_000;
 /**
  * A few answers may come at once, then so many: those that change something, and those that do not. A list that never
@@ -20,7 +22,6 @@ const COST_SHARE = 1 / 5;
 
 export interface Watched {
   readonly client: ConsulClient;
-  readonly gate: RequestGate;
   readonly origin: string;
   readonly path: string;
   readonly query: ConsulQuery;
@@ -34,7 +35,7 @@ export type Take = (reply: ConsulReply, index: bigint) => boolean | string;
  * @param from the index of the list that is known
  */
 export async function watchList(
-  { client, gate, origin, path, query }: Watched,
+  { client, origin, path, query }: Watched,
   from: bigint,
   take: Take,
   signal: AbortSignal,
@@ -43,8 +44,8 @@ export async function watchList(
   let saved = BURST_MS;
   let last = performance.now();
   while (!signal.aborted) {
-    const waiting = { ...query, index, wait: WAIT_MS };
-    const reply = await gate.run(() => client.get(origin, path, waiting, signal, ANSWER_MS));
+    const waiting = { ...query, index, wait: gateOf(origin).crowded ? TURN_MS : WAIT_MS };
+    const reply = await client.get(origin, path, waiting, signal, ANSWER_MS);
     if (signal.aborted) break;
     if (isFailure(reply)) return `${path}: ${reply.reason}`;
     if (reply.index === undefined) return `${path}: no X-Consul-Index in the answer`;

@@ -8,7 +8,6 @@ import type { ConsulRegistryConfig } from '../config/types.js';
 import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './adapter.js';
 import { ConsulAdapter } from './consul-adapter.js';
 import { ConsulDatacenter } from './consul-datacenter.js';
-import { CONSUL_LIMITS } from './consul-limits.js';
 import { ConsulMirror } from './consul-mirror.js';
 import { type ConsulRegistryOptions, ConsulSource, RETRY_MS } from './consul-source.js';
 import { sleep } from './consul-watch.js';
@@ -17,9 +16,6 @@ import { Notes } from './notes.js';
 import type { ListedCheck, ListedNode, Listing, Rejected, Row } from './registry.js';
 import { collapseRows, normalizeAddress } from './rows.js';
 import { within } from './within.js';
-
-/** So many of the most asked services are watched each by itself. */
-const HOT_WATCHES = 16;
 
 export class ConsulRegistry extends ConsulAdapter implements Adapter, Follower {
   readonly follower = this;
@@ -32,15 +28,14 @@ export class ConsulRegistry extends ConsulAdapter implements Adapter, Follower {
   #nodesVersion = '';
 
   constructor(config: ConsulRegistryConfig, options: ConsulRegistryOptions) {
-    const source = new ConsulSource(config, options, CONSUL_LIMITS, CONSUL_LIMITS.inFlight);
+    const source = new ConsulSource(config, options);
     super(config, source);
     this.#source = source;
-    const { client, gate, policy, datacenters } = source;
+    const { client, policy, datacenters } = source;
     const { stale, maxLag } = config;
-    const hotWatches = Math.floor(HOT_WATCHES / datacenters.length);
     this.#datacenters = datacenters.map((dc) => {
       const newMirror = (): ConsulMirror => new ConsulMirror(policy, dc ?? '', options.wanted, options.limits);
-      return new ConsulDatacenter({ dc, client, gate, stale, maxLag, hotWatches, newMirror });
+      return new ConsulDatacenter({ dc, client, stale, maxLag, newMirror });
     });
   }
 

@@ -1,4 +1,7 @@
-/** HTTP as registries are asked: one pool of connections a source, a deadline on every wait, bodies of bounded size. */
+/**
+ * HTTP as registries are asked: one pool of connections a source, a deadline on every wait, bodies of bounded size, and
+ * no more at once and a second than a server may be asked by all zones together.
+ */
 import { createHash } from 'node:crypto';
 import type { LookupFunction } from 'node:net';
 import type { Readable } from 'node:stream';
@@ -7,7 +10,9 @@ import type { TlsConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
 import type { Failure } from './adapter.js';
 import { requestFailure } from './http-failure.js';
+import type { Turn } from './request-gate.js';
 import { readTls, type TlsMaterial } from './secret-files.js';
+import { gateOf } from './source-gates.js';
 
 export interface HttpRequest {
   readonly url: string;
@@ -15,10 +20,11 @@ export interface HttpRequest {
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
   readonly signal: AbortSignal;
-  /** For the whole answer, or for its headers where it is a stream. */
+  /** For the whole answer, or for its headers where it is a stream; from when it is its turn. */
   readonly deadline: Ms;
   /** Bytes of the body, or of one line of a stream. */
   readonly maxBody: number;
+  readonly turn?: Turn;
 }
 
 export interface HttpReply {
@@ -64,7 +70,16 @@ export class HttpClient {
   }
 
   /** The whole answer, whatever its status. Never rejects. */
-  async request(request: HttpRequest): Promise<HttpReply | Failure> {
+  request(request: HttpRequest): Promise<HttpReply | Failure> {
+    return gateOf(request.url).run(() => this.#whole(request), request.turn, request.signal);
+  }
+
+  /** An answer that goes on, line by line, until `signal`. One with another status than 200 is read whole. Never rejects. */
+  stream(request: HttpRequest): Promise<HttpStream | HttpReply | Failure> {
+    return gateOf(request.url).run(() => this.#lines(request), request.turn, request.signal);
+  }
+
+  async #whole(request: HttpRequest): Promise<HttpReply | Failure> {
     const limit = new Deadline(request.signal, request.deadline);
     try {
       const opened = await this.#open(request, limit.signal);
@@ -81,8 +96,7 @@ export class HttpClient {
     }
   }
 
-  /** An answer that goes on, line by line, until `signal`. One with another status than 200 is read whole. Never rejects. */
-  async stream(request: HttpRequest): Promise<HttpStream | HttpReply | Failure> {
+  async #lines(request: HttpRequest): Promise<HttpStream | HttpReply | Failure> {
     const limit = new Deadline(request.signal, request.deadline);
     try {
       const opened = await this.#open(request, limit.signal);

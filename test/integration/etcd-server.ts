@@ -13,6 +13,9 @@ export function etcdVersion(): string | undefined {
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
 
+/** Long, so that a busy machine makes no elections of its own. */
+const ELECTION_MS = 5_000;
+
 export class EtcdServer {
   readonly #data: string;
   readonly #ports: readonly [number, number];
@@ -20,9 +23,17 @@ export class EtcdServer {
   /** Of all members, as etcd wants it. */
   readonly #cluster: string;
   readonly #daemon: Daemon;
+  readonly #electionMs: number;
   #token: string | undefined;
 
-  private constructor(folder: string, ports: readonly [number, number], name: string, cluster: string) {
+  private constructor(
+    folder: string,
+    ports: readonly [number, number],
+    name: string,
+    cluster: string,
+    electionMs: number,
+  ) {
+    this.#electionMs = electionMs;
     this.#data = join(folder, 'data');
     this.#ports = ports;
     this.#name = name;
@@ -35,12 +46,21 @@ export class EtcdServer {
     return server!;
   }
 
-  /** Members of one cluster, all of them running. */
-  static async cluster(folder: string, size: number): Promise<EtcdServer[]> {
+  /**
+   * Members of one cluster, all of them running.
+   * @param electionMs without a leader for so long they elect another
+   */
+  static async cluster(folder: string, size: number, electionMs = ELECTION_MS): Promise<EtcdServer[]> {
     const ports = await freePorts(2 * size);
     const peers = Array.from({ length: size }, (_, i) => `m${i}=http://127.0.0.1:${ports[2 * i + 1]}`);
     const members = peers.map((_, i) => {
-      return new EtcdServer(join(folder, `m${i}`), [ports[2 * i]!, ports[2 * i + 1]!], `m${i}`, peers.join());
+      return new EtcdServer(
+        join(folder, `m${i}`),
+        [ports[2 * i]!, ports[2 * i + 1]!],
+        `m${i}`,
+        peers.join(),
+        electionMs,
+      );
     });
     await Promise.all(members.map((member) => member.run()));
     return members;
@@ -128,7 +148,7 @@ export class EtcdServer {
       ...['--name', this.#name, '--data-dir', this.#data, '--initial-cluster', this.#cluster],
       ...['--listen-client-urls', this.origin, '--advertise-client-urls', this.origin],
       ...['--listen-peer-urls', peers, '--initial-advertise-peer-urls', peers],
-      ...['--heartbeat-interval', '500', '--election-timeout', '5000'],
+      ...['--heartbeat-interval', String(this.#electionMs / 10), '--election-timeout', String(this.#electionMs)],
     ];
   }
 

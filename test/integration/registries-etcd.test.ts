@@ -6,6 +6,7 @@ import t from 'tap';
 import { EtcdServer } from './etcd-server.js';
 import { FaultProxy } from './fault-proxy.js';
 import {
+  askThousandASecond,
   etcd,
   etcdSource,
   KNOWN,
@@ -23,6 +24,9 @@ t.jobs = 16;
 t.setTimeout(110_000);
 
 const skip = etcd.missing ?? false;
+/** Of leaders, one after another, which are soon elected. */
+const KILLS = 20;
+const ELECTION_MS = 300;
 
 t.test('etcd: it is restarted', { buffered: true, skip }, async (t) => {
   const server = await ownEtcd(t);
@@ -177,6 +181,30 @@ t.test('etcd: of three members the leader is killed', { buffered: true, skip }, 
   await leader.stop();
   await leaderOf(others);
   await recovers(zone, source);
+});
+
+t.test('D41: etcd: twenty leaders die under a thousand queries a second', { buffered: true, skip }, async (t) => {
+  const members = await EtcdServer.cluster(t.testdir({}), 3, ELECTION_MS);
+  t.teardown(() => Promise.all(members.map((member) => member.stop())));
+  const source = etcdSource(await leaderOf(members), '/elections');
+  for (const [service, addresses] of Object.entries(KNOWN)) await source.put(service, addresses);
+  const endpoints = JSON.stringify(members.map(({ origin }) => origin));
+  const zone = open(t, `{ type: etcd, endpoints: ${endpoints}, layout: plain, prefix: /elections }`);
+  await known(zone);
+  const queries = askThousandASecond(t, zone);
+  for (let kills = 0; kills < KILLS; kills++) {
+    const leader = await leaderOf(members);
+    await leader.stop();
+    await leaderOf(members.filter((member) => member !== leader));
+    await leader.run();
+  }
+  await zone.until('it is heard', () => zone.status.heard);
+  queries.end(`${KILLS} leaders`);
+  t.equal(zone.status.guarded, 0);
+  // It follows what is there now.
+  const last = etcdSource(await leaderOf(members), '/elections');
+  await last.put('again', ['10.9.9.9']);
+  await zone.until('what is new', () => zone.addresses('again')[0] === '10.9.9.9');
 });
 
 t.test(

@@ -197,6 +197,26 @@ export function open(t: Test, registry: string, softTtl?: string): ObservedZone 
   return zone;
 }
 
+/** Asks for what is known a thousand times a second until `end`, which says that no answer was another. */
+export function askThousandASecond(t: Test, zone: ObservedZone): { end(after: string): void } {
+  const services = Object.keys(KNOWN) as (keyof typeof KNOWN)[];
+  let [asked, wrong] = [0, 0];
+  const begun = performance.now();
+  const timer = setInterval(() => {
+    for (; asked < performance.now() - begun; asked++) {
+      const service = services[asked % services.length]!;
+      if (zone.addresses(service).join() !== KNOWN[service].join()) wrong++;
+    }
+  }, 2);
+  t.teardown(() => clearInterval(timer));
+  return {
+    end: (after) => {
+      clearInterval(timer);
+      t.equal(wrong, 0, `${after}, ${asked} queries`);
+    },
+  };
+}
+
 export async function known(zone: ObservedZone): Promise<void> {
   await zone.until('the first list', () => zone.status.state === 'fresh');
   for (const [service, addresses] of Object.entries(KNOWN)) {

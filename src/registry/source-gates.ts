@@ -1,0 +1,18 @@
+/** The gates of the servers that registries are asked at: one each, whoever asks, so that zones share what it may bear. */
+import { type GateLimits, RequestGate } from './request-gate.js';
+
+/**
+ * Of one server no more than 50 requests are under way, and no more than 50 come within any second, those included that
+ * were sent over a tenth of a second and arrive together.
+ */
+export const SOURCE_LIMITS: GateLimits = { inFlight: 50, reserved: 10, waiting: 38, burst: 8, gap: 27 };
+
+const gates = new Map<string, RequestGate>();
+
+/** Of the server of a URL, however that is spelt. */
+export function gateOf(url: string): RequestGate {
+  const { origin } = new URL(url);
+  let gate = gates.get(origin);
+  if (gate === undefined) gates.set(origin, (gate = new RequestGate(SOURCE_LIMITS)));
+  return gate;
+}
