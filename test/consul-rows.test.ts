@@ -197,6 +197,18 @@ t.test('what an index that moved means is looked for where nothing explains it',
   t.equal(plan.unexplained, false, 'an instance that went leaves no index of its own');
 });
 
+t.test('a check with an odd index gives way to the next word of it', (t) => {
+  const table = new CheckTable();
+  const check = (Status: string, ModifyIndex: number) => {
+    return { Node: 'n1', CheckID: 'x', Status, ServiceID: 'a', ServiceName: 'web', ModifyIndex };
+  };
+  table.takeAll([check('critical', Number.POSITIVE_INFINITY)], 5, false);
+  t.equal(table.state('n1', 'a'), 'critical');
+  table.takeAll([check('passing', 6)], 6, false);
+  t.equal(table.state('n1', 'a'), 'passing');
+  t.end();
+});
+
 t.test('an older word of a check never takes the place of a newer one', async (t) => {
   const table = new CheckTable();
   const check = (id: string, Status: string, ModifyIndex: number) => {

@@ -194,6 +194,23 @@ t.test('the instances of a node that left go with it', async (t) => {
   t.same([...mirror.takeNodes(answer([], 3))!.changed], ['web'], 'gone');
 });
 
+t.test('what is no index of Consul is none: one odd number keeps nothing from being read', async (t) => {
+  const fake = await fakeConsul(t);
+  for (const [i, name] of ['a', 'b', 'c'].entries()) fake.set(name, instance(name, `10.0.0.${i + 1}`, { node: name }));
+  for (const odd of ['1.5', '1e999', '-7', '9007199254740993', '"7"']) {
+    const check = `{"Node":"b","CheckID":"c","Status":"critical","ServiceID":"b","ServiceName":"b","ModifyIndex":${odd}}`;
+    const checks = odd.startsWith('"') ? '[]' : `[${check}]`;
+    const node = `{"Node":"b","Address":"10.0.0.9","Datacenter":"dc1","ModifyIndex":${odd}}`;
+    const service = `{"ID":"b","Service":"b","Address":"10.0.0.2","Port":80,"ModifyIndex":${odd}}`;
+    fake.faults = {
+      body: { path: /^health\/service\/b/, body: `[{"Node":${node},"Service":${service},"Checks":${checks}}]` },
+    };
+    const list = await poll(registryOf(t, fake));
+    t.match(addresses(list), { a: ['10.0.0.1'], b: ['10.0.0.2'], c: ['10.0.0.3'] }, odd);
+    fake.faults = {};
+  }
+});
+
 t.test('R7: a store that begins again has an index that went back, or another trust domain', async (t) => {
   const fake = await fakeConsul(t);
   fake.set('a', instance('a', '10.0.0.1'));

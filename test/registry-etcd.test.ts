@@ -228,3 +228,54 @@ t.test('R6: etcd with a key that could never be read is listed again, not watche
   value = 'junk';
   t.same(await poll(), ['web=10.0.0.1,10.0.0.2'], 'its last good value stands, and the list is believed');
 });
+
+t.test(
+  'R6: a key that nobody asked for, or that is none, makes the answer one that is not believed, whole',
+  async (t) => {
+    const base64 = (text: string): string => Buffer.from(text).toString('base64');
+    const good = { key: base64('/p/web/1'), value: base64('{"address":"10.0.0.1","port":80}'), mod_revision: '5' };
+    const header = { cluster_id: '1', revision: '7' };
+    let kvs: unknown[] = [good];
+    let events: unknown[] = [];
+    const server = createServer((req, res) => {
+      if (req.url === '/v3/kv/range') res.end(JSON.stringify({ header, kvs, count: String(kvs.length) }));
+      else res.end(`${JSON.stringify({ result: { header: { ...header, revision: '9' }, events } })}\n`);
+    });
+    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+    const registry = new EtcdRegistry(
+      {
+        type: 'etcd',
+        endpoints: [`http://127.0.0.1:${(server.address() as AddressInfo).port}`],
+        prefix: '/p',
+        layout: 'plain',
+      },
+      { softTtl: 10_000, limits: LIMITS, allowAddresses: [] },
+    );
+    t.teardown(() => {
+      registry.close();
+      server.close();
+      server.closeAllConnections();
+    });
+    const bad = [
+      { ...good, key: base64('/q/web/2') },
+      { ...good, key: base64('/pp/web/2') },
+      { ...good, value: 7 },
+      { ...good, value: [1, 2] },
+      { ...good, mod_revision: 5 },
+      null,
+      'text',
+    ];
+    for (const kv of bad) {
+      kvs = [good, kv];
+      const refused = await registry.poll({ signal: NEVER, fresh: true });
+      t.match(refused, { kind: 'unbelievable', reason: /not the JSON of etcd/ }, JSON.stringify(kv));
+      kvs = [good];
+      const list = await registry.poll({ signal: NEVER, fresh: true });
+      t.same('services' in list && brief(list), ['web=10.0.0.1']);
+      // What came before it in the same message is not taken in either.
+      events = [{ type: 'DELETE', kv: good }, { kv }];
+      const end = await registry.follow(NEVER, () => t.fail('nothing is delivered'));
+      t.match(end, /the watch is not that of etcd/, JSON.stringify(kv));
+    }
+  },
+);

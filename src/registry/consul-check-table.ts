@@ -3,7 +3,16 @@
  * state, and from what reads of services tell. Each has the index of its last change, so an older word never replaces
  * a newer one.
  */
-import { type ConsulCheck, groupKey, isCheck, stateOf, testOf, type WholeCheck, worst } from './consul-checks.js';
+import {
+  type ConsulCheck,
+  groupKey,
+  indexOf,
+  isCheck,
+  stateOf,
+  testOf,
+  type WholeCheck,
+  worst,
+} from './consul-checks.js';
 import type { ListedCheck, RowState } from './registry.js';
 
 /** The states whose lists are short in a healthy datacenter. */
@@ -129,7 +138,7 @@ export class CheckTable {
   /** Whether a check is new, or counts differently from what is known of it. */
   differs(check: WholeCheck): boolean {
     const before = this.#find(check)?.check;
-    const now = known(check, check.ModifyIndex ?? 0);
+    const now = known(check, indexOf(check.ModifyIndex));
     if (before === undefined) return true;
     return before.newest <= now.newest && (before.state !== now.state || !sameTest(before.test, now.test));
   }
@@ -146,7 +155,7 @@ export class CheckTable {
     for (const check of body as (ConsulCheck | null)[]) {
       if (!isCheck(check)) return undefined;
       const entry = this.#find(check);
-      if (entry?.check.status !== status || entry.check.newest !== (check.ModifyIndex ?? 0)) return false;
+      if (entry?.check.status !== status || entry.check.newest !== indexOf(check.ModifyIndex)) return false;
       if (!this.#doubted.has(entry)) same++;
     }
     return same === [...known].filter((entry) => !this.#doubted.has(entry)).length;
@@ -159,7 +168,7 @@ export class CheckTable {
     const changed: KnownCheck[] = [];
     for (const check of body as WholeCheck[]) {
       const entry = this.#find(check);
-      const newest = check.ModifyIndex ?? 0;
+      const newest = indexOf(check.ModifyIndex);
       if (entry === undefined) changed.push(this.#add(check, newest));
       else {
         entry.seen = this.#answers;

@@ -47,6 +47,11 @@ export function isCheck(check: ConsulCheck | null): check is WholeCheck {
   return ModifyIndex === undefined || typeof ModifyIndex === 'number';
 }
 
+/** What is no index says nothing of which word is newer. */
+export function indexOf(value: unknown): number {
+  return Number.isSafeInteger(value) && (value as number) > 0 ? (value as number) : 0;
+}
+
 export function stateOf(id: string, status: string): RowState {
   if (status === 'critical') return MAINTENANCE.test(id) ? 'draining' : 'critical';
   return status === 'warning' ? 'warning' : 'passing';

@@ -168,10 +168,12 @@ export class ConsulDatacenter {
         return this.#watch(`health/state/${status}`, this.#overview.allIndex, take, signal);
       }),
     ];
-    const end = await Promise.race([...watches, this.#reader.follow(signal, news), this.#keepUp(signal)]);
-    this.#hot.set([]);
-    leave();
-    return end;
+    try {
+      return await Promise.race([...watches, this.#reader.follow(signal, news), this.#keepUp(signal)]);
+    } finally {
+      this.#hot.set([]);
+      leave();
+    }
   }
 
   /**

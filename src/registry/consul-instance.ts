@@ -1,4 +1,6 @@
 /** One instance of a service, as Consul lists it: its row, or why it has none. */
+
+import { indexOf } from './consul-checks.js';
 import { type Defaults, readRows } from './endpoint.js';
 import { readCheck } from './listed-check.js';
 import type { ListedCheck, ListedNode, Row, RowState } from './registry.js';
@@ -39,7 +41,7 @@ export function readNode(value: unknown, datacenter: string): ConsulNode | undef
     address: Address,
     datacenter: typeof Datacenter === 'string' && Datacenter !== '' ? Datacenter : datacenter,
     ...(meta === undefined ? {} : { meta }),
-    newest: typeof ModifyIndex === 'number' ? ModifyIndex : 0,
+    newest: indexOf(ModifyIndex),
   };
 }
 
@@ -56,7 +58,7 @@ export function readInstance(service: unknown, node: string): Instance | undefin
     tags: Tags,
     meta: typeof Meta === 'object' && Meta !== null ? (Meta as Record<string, unknown>) : {},
     weights: typeof Weights === 'object' && Weights !== null ? Weights : {},
-    newest: typeof ModifyIndex === 'number' ? ModifyIndex : 0,
+    newest: indexOf(ModifyIndex),
   };
 }
 

@@ -104,7 +104,7 @@ export class EtcdRegistry implements Adapter, Follower {
     );
     if (isFailure(watch)) return `${known.endpoint}: ${watch.reason}`;
     for await (const message of watch.messages) {
-      const end = apply(known, message, deliver) ?? this.#tooMany(known.mirror.size);
+      const end = apply(known, this.#prefix, message, deliver) ?? this.#tooMany(known.mirror.size);
       if (end !== undefined) return `${known.endpoint}: ${end}`;
     }
     return `${known.endpoint}: the watch ended`;
@@ -143,11 +143,11 @@ export class EtcdRegistry implements Adapter, Follower {
     const mirror = this.#newMirror();
     const before = this.#known?.epoch === epoch ? this.#known.mirror : undefined;
     let newest = 0n;
-    for (const { key, value, mod_revision } of reply.kvs ?? []) {
-      const written = toRevision(mod_revision);
-      if (typeof key !== 'string' || written === undefined) return STRANGE;
-      if (written > newest) newest = written;
-      mirror.list(decode(key), decode(value ?? ''), before);
+    for (const kv of reply.kvs ?? []) {
+      const written = readKey(kv, this.#prefix);
+      if (written === undefined) return STRANGE;
+      if (written.at > newest) newest = written.at;
+      mirror.list(written.key, written.value, before);
     }
     if (mirror.size !== head.count) return { kind: 'unbelievable', reason: 'the list is not whole' };
     this.#known = { endpoint, epoch, revision, newest, mirror };
@@ -193,8 +193,28 @@ function toRevision(text: unknown): bigint | undefined {
   return typeof text === 'string' && /^\d{1,19}$/.test(text) ? BigInt(text) : undefined;
 }
 
-/** Takes one message of a watch in. Returns why the watch is over, undefined when it goes on. */
-function apply(known: Known, message: WatchMessage, deliver: (delivery: Delivery) => void): string | undefined {
+interface Written {
+  readonly key: string;
+  readonly value: string;
+  readonly at: bigint;
+}
+
+/** Undefined when it is none of etcd's, or not below the prefix: nobody asked for it. */
+function readKey(kv: unknown, prefix: string): Written | undefined {
+  const { key, value = '', mod_revision } = (kv ?? {}) as Record<string, unknown>;
+  const at = toRevision(mod_revision);
+  if (typeof key !== 'string' || typeof value !== 'string' || at === undefined) return undefined;
+  const path = decode(key);
+  return path.startsWith(prefix) ? { key: path, value: decode(value), at } : undefined;
+}
+
+/** Takes one message of a watch in, as a whole. Returns why the watch is over, undefined when it goes on. */
+function apply(
+  known: Known,
+  prefix: string,
+  message: WatchMessage,
+  deliver: (delivery: Delivery) => void,
+): string | undefined {
   const { header, events = [] } = message;
   if (message.canceled) {
     if (message.compact_revision !== undefined)
@@ -206,14 +226,17 @@ function apply(known: Known, message: WatchMessage, deliver: (delivery: Delivery
   const revision = toRevision(header.revision);
   if (revision === undefined || !Array.isArray(events)) return 'the watch is not that of etcd';
   if (revision < known.revision) return `the revision went back from ${known.revision} to ${revision}`;
+  const written: (Written & { readonly gone: boolean })[] = [];
+  for (const event of events) {
+    const one = readKey(event?.kv, prefix);
+    if (one === undefined) return 'the watch is not that of etcd';
+    written.push({ ...one, gone: event.type === 'DELETE' });
+  }
   known.revision = revision;
   const names: string[] = [];
-  for (const { type, kv } of events) {
-    const written = toRevision(kv?.mod_revision);
-    if (kv === undefined || typeof kv.key !== 'string' || written === undefined) return 'the watch is not that of etcd';
-    if (written > known.newest) known.newest = written;
-    const key = decode(kv.key);
-    names.push(...(type === 'DELETE' ? known.mirror.delete(key) : known.mirror.put(key, decode(kv.value ?? ''))));
+  for (const { key, value, at, gone } of written) {
+    if (at > known.newest) known.newest = at;
+    names.push(...(gone ? known.mirror.delete(key) : known.mirror.put(key, value)));
   }
   if (events.length === 0) deliver({ kind: 'confirmed' });
   else deliver({ kind: 'change', epoch: known.epoch, revision: String(revision), ...known.mirror.changes(names) });
