@@ -30,6 +30,7 @@ const WATCHES = 6;
 const READ_MS: Ms = 5_000;
 /** Whoever watches what changed has heard of it before a glance is answered. */
 const GLANCE_MS: Ms = 5;
+const SETTLED_MS: Ms = 1_000;
 const LONG_MS: Ms = 3_600_000;
 
 const LISTS = ['nodes', 'checks', 'services'] as const;
@@ -160,7 +161,8 @@ export class ConsulDatacenter {
     const leave = gateOf(this.#origin).join(WATCHES, () => this.#wake?.());
     const checks = (reply: ListReply): boolean => this.#sawChecks(reply.index, signal);
     const watches = [
-      this.#watch(NO_STATE, this.#overview.allIndex, checks, signal),
+      // Of no use where the others end at once.
+      sleep(SETTLED_MS, signal).then(() => this.#watch(NO_STATE, this.#overview.allIndex, checks, signal)),
       this.#watch(PATHS.services, indexes.services, (reply) => this.#take('services', reply), signal),
       this.#watch(PATHS.nodes, indexes.nodes, (reply) => this.#take('nodes', reply), signal),
       ...BAD_STATUSES.map((status) => {
