@@ -19,7 +19,7 @@ export interface Standing {
   readonly hard: boolean;
   /** R14: it had failed for `longDead` at its last result. */
   readonly longDead: boolean;
-  /** R19: fails, or failed for long, and another service was found there since the last pass. */
+  /** R19: another service was found there since the last pass, and it was held back since. */
   readonly wrongIdentity: boolean;
   /** It says itself that it drains (R10). */
   readonly draining: boolean;
@@ -34,7 +34,10 @@ export interface Verdict extends Standing {
 }
 
 /** What a run of failures changes, as it was before it. */
-type Before = Pick<VerdictRecord, 'column' | 'flaps' | 'lastDown' | 'failingSince' | 'failure' | 'detail' | 'foreign'>;
+type Before = Pick<
+  VerdictRecord,
+  'column' | 'flaps' | 'lastDown' | 'failingSince' | 'failure' | 'detail' | 'foreign' | 'estranged'
+>;
 
 export interface VerdictRecord extends Aging<VerdictRecord>, Witness {
   readonly key: string;
@@ -52,6 +55,8 @@ export interface VerdictRecord extends Aging<VerdictRecord>, Witness {
   detail: string | undefined;
   /** R19: another service was found there since the last pass. */
   foreign: boolean;
+  /** R19: and held back for it, or after it. No silence ends that. */
+  estranged: boolean;
   /** It said so at its last pass. */
   draining: boolean;
   /** First pass of the present run of passes. */
@@ -91,6 +96,7 @@ export function newRecord(key: string, { longDead }: JudgeSettings, now: BootMs)
     failure: undefined,
     detail: undefined,
     foreign: false,
+    estranged: false,
     draining: false,
     steadySince: undefined,
     flaps: 0,
@@ -117,6 +123,7 @@ export function pass(record: VerdictRecord, { rise }: JudgeSettings, { at, drain
   record.proven = true;
   record.failingSince = undefined;
   record.foreign = false;
+  record.estranged = false;
   record.draining = draining === true;
   if (record.column === 'passes') return;
   const back = record.column === 'no-word' || (record.passes >= rise && at - record.steadySince >= flapHold(record));
@@ -128,8 +135,8 @@ export function pass(record: VerdictRecord, { rise }: JudgeSettings, { at, drain
 
 export function fail(record: VerdictRecord, { fall }: JudgeSettings, result: ProbeResult, atOnce: boolean): void {
   if (record.fails === 0) {
-    const { column, flaps, lastDown, failingSince, failure, detail, foreign } = record;
-    record.before = { column, flaps, lastDown, failingSince, failure, detail, foreign };
+    const { column, flaps, lastDown, failingSince, failure, detail, foreign, estranged } = record;
+    record.before = { column, flaps, lastDown, failingSince, failure, detail, foreign, estranged };
   }
   record.passes = 0;
   record.fails++;
@@ -138,7 +145,10 @@ export function fail(record: VerdictRecord, { fall }: JudgeSettings, result: Pro
   record.failure = result.failure;
   record.detail = result.detail;
   if (result.failure === 'wrong-identity') record.foreign = true;
-  if (record.column === 'fails' || !(atOnce || record.fails >= fall)) return;
+  const isDown = record.column === 'fails';
+  if (!isDown && !atOnce && record.fails < fall) return;
+  record.estranged = record.foreign;
+  if (isDown) return;
   record.column = 'fails';
   // The time that it was held for is none that it stood.
   const memory = FLAP_MEMORY_INTERVALS * record.interval + flapHold(record);
@@ -178,7 +188,7 @@ export function standingOf(record: VerdictRecord): Standing {
     hard: fails && (longDead || (failure !== undefined && HARD.has(failure))),
     longDead,
     draining: record.draining && column !== 'no-word',
-    wrongIdentity: record.foreign && (fails || (longDead && column === 'no-word')),
+    wrongIdentity: record.estranged,
   };
 }
 

@@ -270,7 +270,7 @@ export class VerdictStore {
     if (record.flaps !== 0) seed.flaps = record.flaps;
     if (lastDown !== undefined) seed.lastDown = wall(lastDown);
     if (record.proven) seed.proven = true;
-    if (record.foreign) seed.foreign = true;
+    if (record.column === 'no-word' ? record.estranged : record.foreign) seed.foreign = true;
     if (record.draining) seed.draining = true;
     return seed;
   }
@@ -299,6 +299,7 @@ export class VerdictStore {
     record.lastDown = boot(seed.lastDown);
     record.proven = seed.proven === true;
     record.foreign = seed.foreign === true;
+    record.estranged = record.foreign && record.column !== 'passes';
     record.draining = seed.draining === true;
     this.#restartAge(record, now.boot);
     this.#seedSuspicion(record);
@@ -359,6 +360,7 @@ export class VerdictStore {
 
 function forgetWord(record: VerdictRecord): void {
   record.column = 'no-word';
+  record.foreign = record.estranged;
   record.passes = 0;
   record.fails = 0;
   record.steadySince = undefined;
