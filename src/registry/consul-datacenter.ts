@@ -30,7 +30,7 @@ const WATCHES = 6;
 const READ_MS: Ms = 5_000;
 /** Whoever watches what changed has heard of it before a glance is answered. */
 const GLANCE_MS: Ms = 5;
-const SETTLED_MS: Ms = 1_000;
+const SETTLED_MS: Ms = 5_000;
 const LONG_MS: Ms = 3_600_000;
 
 const LISTS = ['nodes', 'checks', 'services'] as const;
