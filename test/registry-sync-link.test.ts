@@ -54,10 +54,11 @@ t.test('the sync worker reports lists in parts, then changes, and follows a relo
   replace(big, JSON.stringify({ services }));
   const inboxes: Record<string, Inbox> = { a: new Inbox(), b: new Inbox() };
   let wanted = 0;
+  const registries = new Set<number>();
   const link = new SyncLink(
     linkOptions(join(dir, 'snapshots'), {
       onReport: (name, registry, report) => {
-        t.equal(registry, 0);
+        registries.add(registry);
         if (report.kind === 'list' && report.services.length > 2) {
           const rows = [...report.services].reduce((sum, service) => sum + service.rows.length, 0);
           inboxes[name]?.put(`${report.services.length} services, ${rows} rows`);
@@ -79,6 +80,7 @@ t.test('the sync worker reports lists in parts, then changes, and follows a relo
   t.match(await inboxes.b?.next(), ['unreachable', /c\.yaml: no such file/], 'one that changed begins anew');
   link.relist();
   t.equal(await inboxes.a?.next(), '100 services, 11881 rows');
+  t.same([...registries], [0]);
 });
 
 t.test('a sync worker that dies is started again, and asks for snapshots anew', async (t) => {

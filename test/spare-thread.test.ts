@@ -1,6 +1,7 @@
 /** A spare UDP thread waits, and takes the place of one that dies. */
 import { spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
+import type { Worker } from 'node:worker_threads';
 import t from 'tap';
 import { AnswerWorkers } from '../src/server/answer-workers.js';
 import { askUdp, occupy, openDescriptors, pause, question, Served, until } from './server-fixture.js';
@@ -10,14 +11,19 @@ t.setTimeout(120_000);
 const WEB = question('web.svc.test', 'A');
 const DIE = question('die.svc.test', 'A');
 const SOON = 20;
+/** ms. While it loads it rests for a few at most. */
+const LOADED_IDLE = 100;
 
 const at = (served: Served) => ({ address: '127.0.0.1', port: served.port });
 const named = (served: Served, name: string) => served.workers.filter((w) => w.name === name).map((w) => w.worker);
 const deaths = (served: Served) => served.events('answer-thread-died').map(({ fields }) => fields);
 
-/** Waits for the latest of so many spares to run. */
+/** Waits for the latest of so many spares to have loaded: one that is terminated before takes the process with it. */
 async function spares(served: Served, count: number): Promise<void> {
-  await until(() => named(served, 'udp-spare').length === count);
+  await until(() => {
+    const all = named(served, 'udp-spare');
+    return all.length === count && all.at(-1)!.performance.eventLoopUtilization().idle > LOADED_IDLE;
+  });
 }
 
 for (const transport of ['batched', 'portable'] as const) {
@@ -105,6 +111,28 @@ t.test('a spare that cannot be made is tried for again, until a stop', async (t)
   workers.keepSpare();
   await pause(10 * SOON);
   t.equal(made, 4, 'and not after it');
+});
+
+t.test('a stop asks the spare to end, and terminates it only when that is done', async (t) => {
+  const done: string[] = [];
+  const worker = Object.assign(new EventEmitter(), {
+    unref() {},
+    postMessage({ type }: { type: string }) {
+      done.push(type);
+      setImmediate(() => {
+        done.push('exit');
+        worker.emit('exit', 0);
+      });
+    },
+    async terminate() {
+      done.push('terminate');
+    },
+  });
+  const workers = new AnswerWorkers({ createWorker: () => worker as unknown as Worker, spareAfter: 1 }, true);
+  workers.keepSpare();
+  await pause(SOON);
+  await workers.stop();
+  t.same(done, ['stop', 'exit', 'terminate']);
 });
 
 t.test('a spare that waits holds up no exit', async (t) => {

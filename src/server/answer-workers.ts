@@ -5,6 +5,7 @@
 import { Worker } from 'node:worker_threads';
 import type { Ms } from '../system/clock.js';
 import { Backoff } from './backoff.js';
+import type { ToThread } from './messages.js';
 import type { AnswerServerOptions, CreateWorker } from './settings.js';
 import type { UdpWorkerData } from './udp-worker.js';
 
@@ -12,6 +13,7 @@ import type { UdpWorkerData } from './udp-worker.js';
 const SPARE_AFTER_MS: Ms = 5_000;
 /** Between spares that die while they wait. */
 const SPARE_LONGEST_MS: Ms = 600_000;
+const STOP_TIMEOUT_MS: Ms = 2_000;
 
 const FILES = {
   udp: new URL('./udp-worker.js', import.meta.url),
@@ -65,7 +67,18 @@ export class AnswerWorkers {
   async stop(): Promise<void> {
     this.#stopped = true;
     clearTimeout(this.#timer);
-    await this.takeSpare()?.terminate();
+    const spare = this.takeSpare();
+    if (spare === undefined) return;
+    // One that is terminated while it loads the native calls takes the process with it, so it is asked to end.
+    const ended = new Promise((resolve) => spare.once('exit', resolve));
+    spare.postMessage({ type: 'stop' } satisfies ToThread);
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise((resolve) => {
+      timer = setTimeout(resolve, STOP_TIMEOUT_MS);
+    });
+    await Promise.race([ended, late]);
+    clearTimeout(timer);
+    await spare.terminate();
   }
 
   #makeSpare(): void {
