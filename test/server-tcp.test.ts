@@ -170,3 +170,25 @@ t.test('connections leave descriptors for everything else', async (t) => {
   t.equal(tcpLimits({}, 256).maxConnections, 128);
   t.equal(tcpLimits({ maxConnections: 20 }, 256).maxConnections, 20);
 });
+
+t.test('at a stop, who has just connected is still answered, and half a question is waited for', async (t) => {
+  const served = await new Served('portable').start(t, { transport: 'portable' });
+  const late = new TcpClient(localhost(served.port));
+  const half = new TcpClient(localhost(served.port));
+  const done = new TcpClient(localhost(served.port));
+  const bytes = framed(question('web.svc.test', 'A', 7));
+  await Promise.all([late, half, done].map(({ socket }) => once(socket, 'connect')));
+  done.socket.write(bytes);
+  await done.take(1);
+  half.socket.write(bytes.subarray(0, 9));
+  await pause(100);
+  const stopped = served.server.stop();
+  await until(() => done.closed);
+  late.socket.write(bytes);
+  half.socket.write(bytes.subarray(9));
+  for (const client of [late, half]) {
+    t.equal((await client.take(1))[0]?.bytes[1], 7);
+    await until(() => client.closed);
+  }
+  await stopped;
+});

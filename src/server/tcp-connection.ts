@@ -17,6 +17,8 @@ const PREFIX_BYTES = 2;
 /** A connection keeps a buffer of at most so much for its next split message. */
 const KEPT_BYTES = 1024;
 const NO_BYTES = Buffer.alloc(0);
+/** On a busy host a client needs so long from its connection to its first question. */
+const FIRST_MESSAGE_MS = 500;
 
 // One thread answers one message at a time, so one set of buffers serves all connections.
 const query = Buffer.alloc(MAX_MESSAGE_BYTES);
@@ -59,6 +61,7 @@ export class Connection {
   /** Questions that the control thread has. */
   #handedOver = 0;
   #inputEnded = false;
+  #hasAsked = false;
   #closing = false;
 
   constructor(
@@ -92,6 +95,11 @@ export class Connection {
     if (this.#socket.writableLength > 0) return this.activeAt + messageTimeout;
     if (this.#have > 0) return this.#begunAt + messageTimeout;
     return this.activeAt + idleTimeout;
+  }
+
+  /** A message has begun, or the client has connected so lately that its first one is on its way. */
+  isAsking(now: number): boolean {
+    return this.#have > 0 || (!this.#hasAsked && now - this.activeAt < FIRST_MESSAGE_MS);
   }
 
   /** Closes at once, answers that wait included. */
@@ -192,6 +200,7 @@ export class Connection {
     this.#responder.endBatch();
     if (filled > 0) this.#write(filled);
     if (messages > 0) {
+      this.#hasAsked = true;
       this.activeAt = now;
       const answered = messages - (this.#handedOver - handedOver);
       if (answered > 0) this.#events.answered(answered, performance.now() - now);

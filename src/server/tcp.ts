@@ -102,8 +102,12 @@ export class TcpTransport {
     for (const { server } of this.#listeners.values()) server.close();
     this.#listeners.clear();
     await quiet(progress, performance.now() + grace / 4);
-    for (const connection of this.#connections) connection.end();
-    while (this.#connections.size > 0 && performance.now() < until) await new Promise((r) => setTimeout(r, 5));
+    for (;;) {
+      const now = performance.now();
+      for (const connection of this.#connections) if (!connection.isAsking(now)) connection.end();
+      if (this.#connections.size === 0 || now >= until) break;
+      await new Promise((r) => setTimeout(r, 5));
+    }
     for (const connection of this.#connections) connection.destroy();
     clearInterval(this.#sweeper);
   }

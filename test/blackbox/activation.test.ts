@@ -259,6 +259,7 @@ t.test('a restart at 1,000 questions a second through one socket', async (t) => 
         new Promise((done) => {
           const socket = connect(one.port, '127.0.0.1');
           socket.on('error', () => done(false));
+          socket.on('close', () => done(false));
           socket.on('data', () => {
             done(true);
             socket.destroy();
