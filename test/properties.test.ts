@@ -194,10 +194,10 @@ class History {
     return words;
   }
 
-  /** R19's one exception: every row that stands was found to be another's. */
+  /** R19's one exception: every row that stands was found to be another's, and no probe has passed since. */
   #isForeign(name: string): boolean {
     const rows = this.world.resolver.zone(ZONE)?.catalog.services.get(name)?.standing() ?? [];
-    return rows.length > 0 && rows.every((row) => row.column === 'fails' && row.foreign === 'wrong-identity');
+    return rows.length > 0 && rows.every((row) => row.column !== 'passes' && row.foreign === 'wrong-identity');
   }
 
   #check(): void {
