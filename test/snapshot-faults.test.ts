@@ -196,6 +196,26 @@ t.test('killed between the two renames, the older generation is there', async (t
   );
 });
 
+t.test('what is being written is nothing that was left over, whenever its zone goes and comes', async (t) => {
+  const folder = t.testdir({});
+  const { current } = snapshotPaths(folder, ZONE);
+  const others = ['999999999-abcd.tmp', 'old.999999999.tmp', 'x.snapshot.999999999-abcd.tmp', 'note.tmp'];
+  for (const name of others) writeFileSync(`${current}.${name}`, 'x');
+  let looked = false;
+  const chunks = function* (): Generator<Uint8Array> {
+    void removeTemporaries(current).then(() => {
+      looked = true;
+    });
+    while (!looked) yield Buffer.from('.');
+  };
+  await replaceFile(current, chunks(), { mode: 0o600 });
+  t.same(
+    readdirSync(folder).sort(),
+    ['', '.note.tmp', '.x.snapshot.999999999-abcd.tmp'].map((end) => `svc.internal.snapshot${end}`),
+    'of dead processes all went, of other zones and of others nothing',
+  );
+});
+
 t.test("a folder that others can reach is closed; one that is another's is not used", async (t) => {
   const folder = join(t.testdir({}), 's');
   await twoGenerations(folder);

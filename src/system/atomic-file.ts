@@ -4,6 +4,11 @@ import { constants } from 'node:fs';
 import { link, open, readdir, rename, unlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 
+/** What is being written now, by this thread: nobody's leftovers. */
+const underWay = new Set<string>();
+/** What `replaceFile` leaves behind of a file when it is killed, after the file's name and a dot. */
+const LEFTOVER = /^(?:old\.)?(\d+)(?:-[0-9a-f]+)?\.tmp$/;
+
 export interface ReplaceOptions {
   readonly mode: number;
   /** Where the old content goes. */
@@ -20,6 +25,7 @@ export async function replaceFile(
   { mode, keepAs }: ReplaceOptions,
 ): Promise<void> {
   const temporary = `${path}.${process.pid}-${randomBytes(4).toString('hex')}.tmp`;
+  underWay.add(temporary);
   try {
     const handle = await open(temporary, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, mode);
     try {
@@ -39,19 +45,24 @@ export async function replaceFile(
   } catch (error) {
     await unlink(temporary).catch(() => undefined);
     throw error;
+  } finally {
+    underWay.delete(temporary);
   }
   await syncFolder(dirname(path));
 }
 
-/** Removes what killed processes left behind of `replaceFile` on `path`. Never rejects. */
+/**
+ * Removes what killed processes, and threads of this one, left behind of `replaceFile` on `path`, with a `keepAs` of
+ * `path.old` or none. Never rejects.
+ */
 export async function removeTemporaries(path: string): Promise<void> {
   const folder = dirname(path);
   const start = `${basename(path)}.`;
   const names = await readdir(folder).catch(() => []);
   for (const name of names) {
-    if (!name.startsWith(start) || !name.endsWith('.tmp')) continue;
-    const pid = Number.parseInt(name.slice(start.length), 10);
-    if (pid === process.pid || !isAlive(pid)) await unlink(join(folder, name)).catch(() => undefined);
+    const pid = name.startsWith(start) ? LEFTOVER.exec(name.slice(start.length))?.[1] : undefined;
+    if (pid === undefined || underWay.has(join(folder, name))) continue;
+    if (Number(pid) === process.pid || !isAlive(Number(pid))) await unlink(join(folder, name)).catch(() => undefined);
   }
 }
 
@@ -77,14 +88,17 @@ async function syncFolder(folder: string): Promise<void> {
 /** Gives the old content its second name before it loses the first: at every moment both names have a whole file. */
 async function keep(path: string, keepAs: string): Promise<void> {
   const second = `${keepAs}.${process.pid}.tmp`;
-  await unlink(second).catch(ignoreMissing);
+  underWay.add(second);
   try {
+    await unlink(second).catch(ignoreMissing);
     await link(path, second);
     await rename(second, keepAs);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
     // A file system without hard links: for the moment between two renames only the old one is there, and it serves.
     await rename(path, keepAs);
+  } finally {
+    underWay.delete(second);
   }
 }
 
