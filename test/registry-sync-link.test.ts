@@ -1,9 +1,14 @@
+import { on } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import type { LimitsConfig, ZoneConfig } from '../src/config/types.js';
 import { registryIdentity } from '../src/registry/identity.js';
 import { SyncLink, type SyncLinkOptions } from '../src/resolver/sync-link.js';
+import { type FromSyncWorker, type SyncWorkerData, syncZone } from '../src/resolver/sync-messages.js';
 import { brief, LIMITS, ONE, replace } from './registry-fixture.js';
 
 function zone(name: string, path: string, more: Partial<LimitsConfig> = {}): ZoneConfig {
@@ -82,6 +87,63 @@ t.test('the sync worker reports lists in parts, then changes, and follows a relo
   t.equal(await inboxes.a?.next(), '100 services, 11881 rows');
   t.same([...registries], [0]);
 });
+
+t.test('what came of a list that ends half way, since its registry was replaced, is let go', async (t) => {
+  const services: Record<string, unknown> = {};
+  for (let s = 0; s < 3000; s++) services[`s${s}`] = { endpoints: [{ address: '10.0.0.1', port: 80 }] };
+  const dir = t.testdir({ 'a.json': JSON.stringify({ services }) });
+  const workerData: SyncWorkerData = { snapshotFolder: dir, machine: undefined, hostsFile: join(dir, 'hosts.json') };
+  const worker = new Worker(new URL('../src/resolver/sync-worker.js', import.meta.url), { workerData });
+  t.teardown(() => worker.terminate());
+  const messages = on(worker, 'message');
+  const next = async (): Promise<FromSyncWorker> => ((await messages.next()).value as [FromSyncWorker])[0];
+  const order = (zones: readonly ZoneConfig[]): void => {
+    worker.postMessage({ op: 'zones', zones: zones.map(syncZone), restored: [], known: {} });
+  };
+  order([zone('a', join(dir, 'a.json'))]);
+  const part = await next();
+  if (part.op !== 'part') throw new Error(part.op);
+  order([]);
+  t.same(await next(), { op: 'ended', loop: part.source.loop }, 'the worker says so');
+
+  // 64 MB of a list of loop 1, which ends with the second message.
+  const half = `
+    import { parentPort } from 'node:worker_threads';
+    const source = { zone: 'a', registry: 0, identity: '${registryIdentity({ type: 'file', path: '/a' })}', loop: 1 };
+    let zones = 0;
+    parentPort.on('message', ({ op }) => {
+      if (op !== 'zones') return;
+      const report = { kind: 'unreachable', at: 0, reason: 'x' };
+      if (++zones === 1) {
+        for (let i = 0; i < 16; i++) parentPort.postMessage({ op: 'part', source, first: i === 0, services: new Uint8Array(1 << 22) });
+      } else parentPort.postMessage({ op: 'ended', loop: 1 });
+      parentPort.postMessage({ op: 'report', source: { ...source, loop: 2 }, report });
+    });`;
+  const reports = new Inbox();
+  const link = new SyncLink(
+    linkOptions(dir, {
+      workerUrl: new URL(`data:text/javascript,${encodeURIComponent(half)}`),
+      onReport: (_zone, _registry, { kind }) => reports.put(kind),
+    }),
+  );
+  t.teardown(() => link.stop());
+  const before = heldBytes();
+  link.start([zone('a', '/a')]);
+  await reports.next();
+  const held = heldBytes() - before;
+  t.ok(held >= 64 << 20, `${held} bytes are kept while the list may go on`);
+  link.reload([zone('a', '/a')]);
+  await reports.next();
+  const left = heldBytes() - before;
+  t.ok(left < 8 << 20, `${left} bytes are left`);
+});
+
+/** In buffers that somebody still has. */
+function heldBytes(): number {
+  setFlagsFromString('--expose-gc');
+  (runInNewContext('gc') as () => void)();
+  return process.memoryUsage().arrayBuffers;
+}
 
 t.test('a sync worker that dies is started again, and asks for snapshots anew', async (t) => {
   const died: unknown[] = [];

@@ -56,8 +56,8 @@ export class SyncLink {
   #respawn: NodeJS.Timeout | undefined;
   #pause: Ms | undefined;
   #stopped = false;
-  /** Services of reports that are not complete yet, packed, by zone and registry. */
-  readonly #parts = new Map<string, Uint8Array[]>();
+  /** Services of reports that are not complete yet, packed, by the loop that sends them. */
+  readonly #parts = new Map<number, Uint8Array[]>();
   /** What was told of what is asked, by zone. */
   readonly #asked = new Map<string, string>();
   readonly #flushes = new Map<number, (complete: boolean) => void>();
@@ -204,11 +204,14 @@ export class SyncLink {
       }
       case 'outline': {
         const parts = this.#collect(message.source, message.first);
-        this.#parts.delete(partsKey(message.source));
+        this.#parts.delete(message.source.loop);
         const { facts, ...outline } = message.outline;
         this.#report(message.source, { ...outline, services: new PackedListings({ parts, facts }) });
         break;
       }
+      case 'ended':
+        this.#parts.delete(message.loop);
+        break;
       case 'looked-up':
         if (this.#isConfigured(message.source)) {
           this.#options.onLookedUp?.(message.source.zone, message.service, message.found);
@@ -243,10 +246,9 @@ export class SyncLink {
   }
 
   /** The services of the report under way. */
-  #collect(source: SyncSource, first: boolean): Uint8Array[] {
-    const key = partsKey(source);
-    let parts = first ? undefined : this.#parts.get(key);
-    if (parts === undefined) this.#parts.set(key, (parts = []));
+  #collect({ loop }: SyncSource, first: boolean): Uint8Array[] {
+    let parts = first ? undefined : this.#parts.get(loop);
+    if (parts === undefined) this.#parts.set(loop, (parts = []));
     return parts;
   }
 
@@ -259,8 +261,4 @@ export class SyncLink {
     const config = this.#zones.find(({ name }) => name === zone)?.registries[registry];
     return config !== undefined && registryIdentity(config) === identity;
   }
-}
-
-function partsKey({ zone, registry, identity }: SyncSource): string {
-  return `${zone} ${registry} ${identity}`;
 }

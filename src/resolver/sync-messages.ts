@@ -73,6 +73,8 @@ export type FromSyncWorker =
   /** Some services, packed. `first` begins a new report. */
   | { readonly op: 'part'; readonly source: SyncSource; readonly first: boolean; readonly services: Uint8Array }
   | { readonly op: 'outline'; readonly source: SyncSource; readonly first: boolean; readonly outline: Outline }
+  /** The loop is stopped: nothing more of it is to come. */
+  | { readonly op: 'ended'; readonly loop: number }
   | { readonly op: 'looked-up'; readonly source: SyncSource; readonly service: string; readonly found: LookUp }
   /** What is this host name of a registry? */
   | { readonly op: 'host'; readonly host: string }

@@ -102,6 +102,7 @@ class SyncWorker {
         const goOn = this.#live.get(id);
         this.#live.delete(id);
         goOn?.();
+        this.#send({ op: 'ended', loop: id });
       }
       this.#zones.delete(name);
       if (!wanted.has(name)) this.#writer.forget(name);
