@@ -57,8 +57,18 @@ class Scene {
     this.#resolver.results(results, now);
   }
 
-  #now() {
-    this.#boot += 1_000;
+  /** One result after the other, with time for what waits. */
+  trickle(failure?: FailureKind): void {
+    for (const key of this.#targets.keys()) {
+      const now = this.#now(2);
+      const result = { key, at: now.boot, interval: 5_000, took: 1, ...(failure === undefined ? {} : { failure }) };
+      this.#resolver.results([result], now);
+      while (this.#resolver.nextWake(this.#now(0)) <= this.#boot) this.#resolver.tick(this.#now(0));
+    }
+  }
+
+  #now(passed = 1_000) {
+    this.#boot += passed;
     return { boot: this.#boot, wall: 1.9e12 + this.#boot };
   }
 }
@@ -101,6 +111,21 @@ const KINDS: Readonly<Record<string, (size: number) => void>> = {
     const scene = new Scene(['a.test']);
     scene.list('a.test', [{ name: 's', rows }]);
     scene.probe();
+  },
+  'results for one service trickle in': (size) => {
+    const scene = new Scene(['a.test']);
+    scene.list('a.test', [{ name: 's', rows: Array.from({ length: size }, (_, i) => row(i)) }]);
+    scene.trickle();
+    scene.trickle('refused');
+  },
+  'results for large services trickle in': (size) => {
+    const scene = new Scene(['a.test']);
+    const rows = (from: number): Row[] => Array.from({ length: size }, (_, i) => row(from + i));
+    scene.list(
+      'a.test',
+      [0, 1, 2, 3].map((n) => ({ name: `s${n}`, rows: rows(n * size) })),
+    );
+    scene.trickle();
   },
   'endpoints of one service fail softly': (size) => {
     const scene = new Scene(['a.test']);

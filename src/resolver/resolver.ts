@@ -5,6 +5,7 @@
 import type { ClientReport, DrainReceipt, Explanation, ServiceStatus, ZoneStatus } from '../admin/documents.js';
 import { AnswerTable } from '../answers/table.js';
 import { Places } from '../catalog/places.js';
+import type { Service } from '../catalog/service.js';
 import type { Config, ZoneConfig } from '../config/types.js';
 import { LOOK_MS } from '../health/interest.js';
 import { TargetSet } from '../health/targets.js';
@@ -17,6 +18,7 @@ import { drain } from './drain.js';
 import type { ResolverEvents } from './events.js';
 import { explain } from './explain.js';
 import { type HostResult, HostTable } from './host-table.js';
+import { gather, Judging } from './judging.js';
 import { LookUps } from './look-ups.js';
 import { ReportDesk } from './report-desk.js';
 import { serviceStatus, zoneStatus } from './status.js';
@@ -50,6 +52,7 @@ export class Resolver {
   readonly lookUps: LookUps;
   /** Results of probes since the start, by outcome. */
   readonly outcomes: Record<ProbeOutcome, number> = { pass: 0, ...NO_FAILURES };
+  readonly #judging = new Judging(this.#zones);
   /** R28: host names that registries list. */
   readonly #hosts = new HostTable();
   /** R17: whose names are asked, by slot. */
@@ -99,18 +102,18 @@ export class Resolver {
 
   /** Facts from the prober, in any order; older than what is known are ignored. */
   results(results: readonly ProbeResult[], now: Instant): void {
-    const changed = new Map<Zone, Set<Holder<Zone>>>();
+    const judging = this.#judging;
     for (const result of results) {
       const held = this.#targets.held(result.key);
       if (held === undefined) continue;
       this.outcomes[result.failure ?? 'pass']++;
       const isFresh = (): boolean => some(held.holders, (holder) => holder.zone.isFresh(holder));
-      if (this.verdicts.apply(result, held.settings, isFresh, now.boot)) gather(held.holders, changed);
-      const isVoid = this.verdicts.isVoid(result);
-      if (!isVoid) gather(this.desk.outcome(held.holders, result.failure !== undefined, result.at), changed);
+      const { interval } = result;
+      if (this.verdicts.apply(result, held.settings, isFresh, now.boot)) judging.changed(held.holders, interval, now);
+      if (this.verdicts.isVoid(result)) continue;
+      judging.changed(this.desk.outcome(held.holders, result.failure !== undefined, result.at), interval, now);
     }
-    this.#tellSuspicion(changed);
-    for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
+    this.#judge(now);
     this.#tellTargets();
   }
 
@@ -130,18 +133,19 @@ export class Resolver {
   /** R16: how full the host's connection tracking table is, 0 to 1. */
   conntrack(fill: number, now: Instant): void {
     this.verdicts.conntrack(fill, now.boot);
-    const changed = new Map<Zone, Set<Holder<Zone>>>();
-    this.#tellSuspicion(changed);
-    for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
+    this.#judge(now);
   }
 
   /** Runs every clock that is due: staleness, guard, verdict ages, kept targets. */
   tick(now: Instant): void {
-    const changed = new Map<Zone, Set<Holder<Zone>>>();
-    for (const key of this.verdicts.expire(now.boot)) this.#collect(key, changed);
-    gather(this.desk.expire(now.boot), changed);
-    this.#tellSuspicion(changed);
-    for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
+    const judging = this.#judging;
+    for (const key of this.verdicts.expire(now.boot)) {
+      judging.changed(this.#targets.holders(key), this.#targets.interval(key) ?? 0, now);
+    }
+    for (const holder of this.desk.expire(now.boot)) {
+      judging.changed([holder], holder.zone.probes.interval(holder.service), now);
+    }
+    this.#judge(now);
     if (now.boot >= this.#lookAt) this.#look(now);
     const hosts = this.#hosts.takeDue(now.boot);
     if (hosts.length > 0) this.#events.resolve?.(hosts);
@@ -154,7 +158,7 @@ export class Resolver {
   nextWake(now: Instant): BootMs {
     let next = this.#asked.size === 0 ? Number.POSITIVE_INFINITY : this.#lookAt;
     next = Math.min(next, this.verdicts.nextExpiry(), this.desk.nextExpiry(), this.#hosts.nextDue());
-    next = Math.min(next, this.lookUps.nextWake());
+    next = Math.min(next, this.lookUps.nextWake(), this.#judging.nextDue());
     for (const zone of this.#zones.values()) next = Math.min(next, zone.nextWake(now.boot));
     return next;
   }
@@ -339,20 +343,20 @@ export class Resolver {
 
   /** R19: other zones may have come to list an address that is ours, or no longer. */
   #settleClaims(now: Instant): void {
-    const changed = new Map<Zone, Set<Holder<Zone>>>();
+    const changed = new Map<Zone, Set<Service>>();
     for (const holder of this.#places.takeContested()) {
-      if (holder.zone.config.addressSpace !== undefined && holder.row.holder === holder) gather([holder], changed);
+      const { zone, service, row } = holder;
+      if (zone.config.addressSpace !== undefined && row.holder === holder) gather(zone, service, changed);
     }
-    for (const [zone, holders] of changed) zone.verdictsChanged(holders, now);
+    for (const [zone, services] of changed) zone.verdictsChanged(services, now);
   }
 
-  #collect(key: string, into: Map<Zone, Set<Holder<Zone>>>): void {
-    gather(this.#targets.holders(key), into);
-  }
-
-  /** R16: what failed in the window stands as it stood before. */
-  #tellSuspicion(changed: Map<Zone, Set<Holder<Zone>>>): void {
-    for (const key of tellSuspicion(this.verdicts, this.#events.log)) this.#collect(key, changed);
+  #judge(now: Instant): void {
+    // R16: what failed in the window stands as it stood before.
+    for (const key of tellSuspicion(this.verdicts, this.#events.log)) {
+      this.#judging.changed(this.#targets.holders(key), 0, now);
+    }
+    this.#judging.judge(now);
   }
 
   /** Also what registries on demand are to follow. */
@@ -389,14 +393,6 @@ function keyFacts(targets: TargetSet<Holder<Zone>>): KeyFacts {
     },
     disowned: (key) => !some(targets.holders(key), (holder) => !holder.zone.disowns(holder)),
   };
-}
-
-function gather(from: Iterable<Holder<Zone>>, into: Map<Zone, Set<Holder<Zone>>>): void {
-  for (const holder of from) {
-    const holders = into.get(holder.zone) ?? new Set();
-    holders.add(holder);
-    into.set(holder.zone, holders);
-  }
 }
 
 function some<T>(items: Iterable<T>, test: (item: T) => boolean): boolean {

@@ -151,11 +151,11 @@ export class Zone {
     this.show();
   }
 
-  /** Verdicts on these rows changed. */
-  verdictsChanged(rows: Iterable<Holder<Zone>>, now: Instant): void {
+  /** Verdicts on rows of these services changed. */
+  verdictsChanged(services: Iterable<Service>, now: Instant): void {
     this.now = now;
     const touched = new Set<Service>();
-    for (const { service } of rows) if (!this.intake.judgesLater(service)) touched.add(service);
+    for (const service of services) if (!this.intake.judgesLater(service)) touched.add(service);
     this.settling.settle(touched, !this.intake.busy);
     this.show();
   }
