@@ -22,11 +22,16 @@ export async function listeningHere(server: Server, host = HERE): Promise<number
   return (server.address() as AddressInfo).port;
 }
 
-export async function udpServer(reply: (query: Buffer) => Buffer | undefined, host = HERE): Promise<number> {
+/** `reply`: what it answers with, at last; `send` is for what it says before. */
+export async function udpServer(
+  reply: (query: Buffer, send: (bytes: Buffer) => void) => Buffer | undefined,
+  host = HERE,
+): Promise<number> {
   const socket = createSocket(isIPv6(host) ? 'udp6' : 'udp4');
   socket.on('message', (query, { port, address }) => {
-    const bytes = reply(query);
-    if (bytes !== undefined) socket.send(bytes, port, address);
+    const send = (bytes: Buffer): void => socket.send(bytes, port, address);
+    const bytes = reply(query, send);
+    if (bytes !== undefined) send(bytes);
   });
   socket.bind(0, host);
   await once(socket, 'listening');

@@ -4,6 +4,7 @@ import { connect, type Socket } from 'node:net';
 import type { Target } from '../feed.js';
 import { attempt, failure, local, type Outcome, type Tries, TWICE } from './attempt.js';
 import { classify } from './classify.js';
+import { unwatch, watch } from './floods.js';
 
 /** How long the range of ports that the system gives out is believed. */
 const BELIEVED_MS = 60_000;
@@ -50,6 +51,7 @@ class Opening {
         this.#endOthers();
         try {
           use(socket);
+          if (!this.#ended) watch(socket, () => settle(failure('bad-status', 'says more than any answer')));
         } catch (error) {
           settle(local(error instanceof Error ? error.message : String(error)));
         }
@@ -67,7 +69,9 @@ class Opening {
   end(part: (socket: Socket) => void): void {
     this.#ended = true;
     this.#endOthers();
-    if (this.#used !== undefined) part(this.#used);
+    if (this.#used === undefined) return;
+    unwatch(this.#used);
+    part(this.#used);
   }
 
   #endOthers(): void {

@@ -8,6 +8,7 @@ import { attemptOver } from './connection.js';
 import { exchange } from './udp.js';
 
 const HEADER_BYTES = 12;
+const LENGTH_BYTES = 2;
 const RCODES = new Map(Object.entries(RCODE).map(([name, code]) => [code as number, name]));
 
 export const probeDns: Probe = async (target, signal, tries) => {
@@ -42,11 +43,19 @@ function exchangeTcp(
   judge: (reply: Buffer) => Outcome,
 ): Promise<Outcome> {
   return attemptOver(target, signal, tries, (settle) => (socket) => {
-    let received = Buffer.alloc(0);
+    const chunks: Buffer[] = [];
+    let left = LENGTH_BYTES;
+    let length: number | undefined;
     socket.on('data', (chunk: Buffer) => {
-      received = Buffer.concat([received, chunk]);
-      if (received.length < 2 || received.length < 2 + received.readUInt16BE(0)) return;
-      settle(judge(received.subarray(2)));
+      chunks.push(chunk);
+      left -= chunk.length;
+      if (left > 0) return;
+      const received = Buffer.concat(chunks);
+      if (length === undefined) {
+        length = received.readUInt16BE(0);
+        left += length;
+      }
+      if (left <= 0) settle(judge(received.subarray(LENGTH_BYTES)));
     });
     socket.on('end', () => settle(failure('bad-status', 'closed before the answer was complete')));
     socket.write(Buffer.concat([Buffer.from([query.length >> 8, query.length & 0xff]), query]));

@@ -1,5 +1,6 @@
 /** exec: a program of this host judges the endpoint; status 0 passes. Only local configuration names one (R18). */
 import { type ChildProcess, spawn } from 'node:child_process';
+import type { Readable } from 'node:stream';
 import type { Ms } from '../../system/clock.js';
 import type { Target } from '../feed.js';
 import { attempt, failure, local, type Outcome, PASS, type Probe } from './attempt.js';
@@ -33,14 +34,16 @@ function run({ address, port, timeout, command }: Target, signal: AbortSignal): 
     const env = { PATH: process.env.PATH, HOLDFAST_ADDRESS: address, HOLDFAST_PORT: String(port) };
     const child = spawn(program, args, { env, stdio: ['ignore', 'ignore', 'pipe'], detached: true });
     let said = '';
-    child.stderr.on('data', (chunk: Buffer) => {
+    child.on('error', (error: NodeJS.ErrnoException) => settle(local(`${error.code ?? error.message}, ${program}`)));
+    // Without descriptors there is none, whatever the types say.
+    const stderr: Readable | undefined = child.stderr;
+    stderr?.on('data', (chunk: Buffer) => {
       if (said.length < MAX_OUTPUT_BYTES) said += chunk.toString('utf8');
     });
-    child.on('error', (error) => settle(local(`${program}: ${error.message}`)));
     // What it has left running may hold its standard error open for ever: that must neither stay nor be waited for.
     child.on('exit', () => {
       killAll(child);
-      setTimeout(() => child.stderr.destroy(), LAST_WORDS_MS);
+      setTimeout(() => stderr?.destroy(), LAST_WORDS_MS);
     });
     child.on('close', (code, killedBy) => {
       if (code === 0) settle(PASS);

@@ -13,6 +13,8 @@ import { attemptOver, withoutGoodbye } from './connection.js';
 
 const MAX_BODY_BYTES = 64 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
+/** Of a body: one that comes byte by byte costs as much as thousands. */
+const MAX_PIECES = 8_192;
 /** Before the response, of the kind 1xx. */
 const MAX_HINTS = 16;
 const DRAINING_STATUS = 503;
@@ -54,7 +56,7 @@ export const probeHttp: Probe = (target, signal, tries) =>
       response.on('data', (chunk: Buffer) => {
         chunks.push(chunk);
         left -= chunk.length;
-        if (left <= 0) end();
+        if (left <= 0 || chunks.length === MAX_PIECES) end();
       });
       response.on('end', end);
       // A server may send one where none belongs; what it has said is enough.

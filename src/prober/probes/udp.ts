@@ -12,6 +12,9 @@ export const probeUdp: Probe = (target, signal, tries) => {
   });
 };
 
+/** So many that are no reply to the question are passed over: a late one, or what others send. */
+const MAX_STRAYS = 32;
+
 /** One datagram there, and the same again when nothing comes; `judge` says what a reply means, undefined when it is none. */
 export function exchange(
   { address, port, timeout, source }: Parameters<Probe>[0],
@@ -23,10 +26,12 @@ export function exchange(
   const start = (settle: (outcome: Outcome) => void) => {
     const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4');
     let connected = false;
+    let strays = 0;
     socket.on('error', (error) => settle(classify(error, address)));
     socket.on('message', (reply) => {
       const outcome = judge(reply);
       if (outcome !== undefined) settle(outcome);
+      else if (++strays > MAX_STRAYS) settle(failure('bad-status', 'replies to no question, without an end'));
     });
     // Told to these, and not as events: no route, no permission, a datagram that is too long.
     const told = (error?: NodeJS.ErrnoException | null): void => {
