@@ -26,6 +26,59 @@ t.test('R6: an answer that is older than an instance that it does not have is no
   t.equal(mirror.contents('web', new Notes())?.rows.length, 0);
 });
 
+t.test('an answer that says what is known already is no change', async (t) => {
+  const mirror = new ConsulMirror(POLICY, 'dc1');
+  const answer = (body: unknown, index: number, filtered = false) => ({ body, index, filtered });
+  const Node = { Node: 'n1', Address: '10.9.0.1', ModifyIndex: 1 };
+  const entry = (ModifyIndex: number, Status = 'passing', Port = 80) => {
+    const Checks = [{ Node: 'n1', CheckID: 'c', Status, ServiceID: 'a', ServiceName: 'web', ModifyIndex }];
+    return { Node, Service: { ID: 'a', Service: 'web', Port, ModifyIndex: Port - 60 }, Checks };
+  };
+  const changed = (body: unknown, index: number, filtered = false): string[] => {
+    const found = mirror.takeService('web', answer(body, index, filtered));
+    return typeof found === 'string' ? [found] : [...found.changed];
+  };
+  mirror.takeServices(answer({ web: [] }, 20));
+  mirror.takeNodes(answer([Node], 20));
+  t.same(changed([entry(20)], 20), ['web'], 'the first');
+  t.same(changed([entry(20)], 21), [], 'the same again');
+  t.same(changed([entry(22, 'critical')], 22), ['web'], 'its check is another');
+  t.same(changed([entry(22, 'critical', 81)], 23), ['web'], 'its port is');
+  t.same(changed([entry(22, 'critical', 81)], 24, true), ['web'], 'it may not be the whole truth');
+  t.same(changed([entry(22, 'critical', 81)], 25), ['web'], 'it is');
+  t.same(changed([], 26), ['web'], 'gone');
+  t.same(changed([], 27), []);
+});
+
+t.test(
+  'a list of services that is the same to the last byte tells of what was not read yet, and of nothing else',
+  async (t) => {
+    const mirror = new ConsulMirror(POLICY, 'dc1');
+    const take = (body: object, filtered = false): [string[], string[]] => {
+      const found = mirror.takeServices({ body, bytes: Buffer.from(JSON.stringify(body)), index: 9, filtered })!;
+      return [[...found.changed], [...found.unread]];
+    };
+    const Node = { Node: 'n1', Address: '10.9.0.1', ModifyIndex: 1 };
+    const read = (Service: string): unknown =>
+      mirror.takeService(Service, {
+        body: [{ Node, Service: { ID: Service, Service, Port: 80, ModifyIndex: 2 }, Checks: [] }],
+        index: 9,
+        filtered: false,
+      });
+    t.same(take({ a: [], b: [] }), [[], ['a', 'b']]);
+    read('a');
+    t.same(take({ a: [], b: [] }), [[], ['b']]);
+    read('b');
+    t.same(take({ a: [], b: [] }), [[], []]);
+    t.same(take({ a: [], b: ['new'] }), [[], ['b']]);
+    t.same(take({ a: [] }), [['b'], []]);
+    t.same(take({ a: [], b: ['new'] }), [[], ['b']], 'it came again');
+    read('b');
+    t.same(take({ b: ['new'] }, true), [[], ['a']], 'hidden, or gone');
+    t.same(take({ b: ['new'] }), [['a'], []], 'gone');
+  },
+);
+
 t.test('R22: an answer about one service may have instances of another one, whose name differs in case', async (t) => {
   const mirror = new ConsulMirror(POLICY, 'dc1');
   const answer = (body: unknown) => ({ body, index: 9, filtered: false });

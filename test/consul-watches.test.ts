@@ -34,6 +34,18 @@ t.test('a change of a check needs no read, one that leaves no trace is looked fo
   t.notOk(reports.some(({ kind }) => kind === 'unreachable' || kind === 'unbelievable'));
 });
 
+t.test('a service that is watched by itself from now on is no change: the next one is passed on at once', async (t) => {
+  const fake = await fakeConsul(t);
+  fake.set('web', instance('w', '10.0.0.1'));
+  const registry = registryOf(t, fake);
+  const { rows, reports } = following(t, registry);
+  await until('the list', () => rows.size === 1);
+  await until('the watches', () => fake.count(/index=/) >= 4);
+  registry.mostAsked(['web']);
+  await until('its watch', () => fake.count(/^health\/service\/web.*index=/) > 0);
+  t.notOk(reports.some((report) => report.kind === 'change' && [...report.services].length > 0));
+});
+
 t.test('what leaves no trace is looked for on all nodes, where they are fewer', async (t) => {
   const fake = await fakeConsul(t);
   for (let i = 0; i < 30; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i % 3}` }));

@@ -6,6 +6,8 @@ import type { ConsulNode, Instance } from './consul-instance.js';
 /** An answer about all of something, or about one service or node. */
 export interface Answer {
   readonly body: unknown;
+  /** What the body was made of. */
+  readonly bytes?: Buffer;
   /** `X-Consul-Index`. */
   readonly index: number;
   /** R6: the token does not see all of it: what is missing is not known to be gone. */
@@ -13,7 +15,7 @@ export interface Answer {
 }
 
 export function answerOf(reply: ConsulReply): Answer {
-  return { body: reply.body, index: Number(reply.index ?? 0n), filtered: reply.filtered };
+  return { body: reply.body, bytes: reply.bytes, index: Number(reply.index ?? 0n), filtered: reply.filtered };
 }
 
 /** What an answer changed. */
@@ -55,9 +57,9 @@ export function isOlder(before: readonly Instance[], now: readonly Instance[], i
   return newer.some((instance) => !keys.has(keyOf(instance)));
 }
 
-/** By the index of their last change; one without an index may always be another. */
-export function sameInstances(before: readonly Instance[], now: readonly Instance[]): boolean {
-  if (before.length !== now.length) return false;
+/** By the index of their last change; one without an index may always be another, and so may those that were not read. */
+export function sameInstances(before: readonly Instance[] | undefined, now: readonly Instance[]): boolean {
+  if (before?.length !== now.length) return false;
   const known = new Map(before.map((instance) => [keyOf(instance), instance.newest]));
   return now.every((instance) => instance.newest > 0 && known.get(keyOf(instance)) === instance.newest);
 }

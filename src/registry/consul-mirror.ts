@@ -14,7 +14,6 @@ import {
   newestOf,
   sameInstances,
   sameNode,
-  tagsText,
 } from './consul-findings.js';
 import { type ConsulNode, checkOfMeta, type Instance, readInstance, readNode, toRow } from './consul-instance.js';
 import { type KnownService, ServiceTable } from './consul-service-table.js';
@@ -36,9 +35,8 @@ const NONE: Findings = { changed: new Set(), unread: new Set() };
 export class ConsulMirror {
   readonly #policy: AddressPolicy;
   readonly #datacenter: string;
-  readonly #wanted: (service: string) => boolean;
   readonly #limits: LimitsConfig | undefined;
-  readonly #services = new ServiceTable();
+  readonly #services: ServiceTable;
   #nodes = new Map<string, ConsulNode>();
   /** Another number, other nodes. */
   nodesVersion = 0;
@@ -59,7 +57,7 @@ export class ConsulMirror {
     this.#policy = policy;
     this.#limits = limits;
     this.#datacenter = datacenter;
-    this.#wanted = wanted;
+    this.#services = new ServiceTable(wanted);
   }
 
   /** Services that have rows here, or are listed without. */
@@ -88,30 +86,8 @@ export class ConsulMirror {
   }
 
   /** The list of services with their tags. Undefined when it is none. */
-  takeServices({ body, filtered }: Answer): Findings | undefined {
-    if (typeof body !== 'object' || body === null || Array.isArray(body)) return undefined;
-    const findings = { changed: new Set<string>(), unread: new Set<string>() };
-    const seen = new Map(Object.entries(body).filter(([name]) => name !== '' && this.#wanted(name)));
-    for (const [name, list] of seen) {
-      const tags = tagsText(list);
-      const known = this.#services.get(name);
-      if (known === undefined) this.#services.add(name, tags);
-      else if (known.tags === tags && known.instances !== undefined && known.listed) continue;
-      else Object.assign(known, { tags, listed: true });
-      findings.unread.add(name);
-    }
-    for (const [name, service] of this.#services.names) {
-      if (seen.has(name)) continue;
-      if (filtered) {
-        // Hidden, or gone: its own answer tells, once.
-        if (service.listed) findings.unread.add(name);
-        service.listed = false;
-      } else {
-        this.#services.drop(name);
-        findings.changed.add(name);
-      }
-    }
-    return findings;
+  takeServices(answer: Answer): Findings | undefined {
+    return this.#services.takeList(answer);
   }
 
   /** The list of all checks. */
@@ -214,7 +190,7 @@ export class ConsulMirror {
     if (service === undefined) return NONE;
     const { maxEndpointsPerService: most } = this.#limits ?? NO_LIMITS;
     if (body.length > 2 * most) return `${body.length} instances, for limits.maxEndpointsPerService (${most})`;
-    const changed = new Set([name]);
+    const changed = new Set<string>();
     const checks: unknown[] = [];
     const groups = new Set<string>();
     const instances: Instance[] = [];
@@ -233,6 +209,7 @@ export class ConsulMirror {
     if (isOlder(service.instances ?? [], instances, index)) return OLDER;
     const news = this.#checks.takeGroups(groups, checks, index);
     if (news === undefined) return STRANGE;
+    if (service.filtered !== filtered || !sameInstances(service.instances, instances)) changed.add(name);
     for (const check of [...news.changed, ...news.gone]) this.#touch(check, changed);
     const lost = this.#services.replace(name, service.instances ?? [], instances, filtered);
     if (!filtered) {
@@ -241,7 +218,10 @@ export class ConsulMirror {
     }
     service.filtered = filtered;
     // It is not in the list any more, and nothing of it is hidden: it has gone.
-    if (!service.listed && !filtered && instances.length === 0) this.#services.drop(name);
+    if (!service.listed && !filtered && instances.length === 0) {
+      this.#services.drop(name);
+      changed.add(name);
+    }
     return { changed, unread: NONE.unread, lost: lost.length > 0, newest: newestOf(instances) };
   }
 

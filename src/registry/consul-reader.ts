@@ -275,7 +275,8 @@ export class ConsulReader {
       this.failed.set(name, failure.reason);
       return { ...failure, reason: `${path}: ${failure.reason}` };
     }
-    this.failed.delete(name);
+    // What was told of it is told no more.
+    if (this.failed.delete(name)) this.#options.took({ changed: new Set([name]), unread: new Set() });
     this.plan.verified('service', name, at);
     return undefined;
   }

@@ -1,6 +1,6 @@
 /** Every service of a datacenter with its instances, as they are known here, and by the nodes that these are on. */
 import type { KnownCheck } from './consul-check-table.js';
-import { keyOf } from './consul-findings.js';
+import { type Answer, type Findings, keyOf, tagsText } from './consul-findings.js';
 import type { Instance } from './consul-instance.js';
 import type { ServiceSummary } from './consul-summary.js';
 
@@ -20,7 +20,15 @@ export class ServiceTable {
   readonly #services = new Map<string, Held>();
   /** Services by node, in lower case. */
   readonly #onNode = new Map<string, Set<string>>();
+  readonly #wanted: (service: string) => boolean;
   #size = 0;
+  /** The list of all services, as it was last taken in whole. */
+  #list: Buffer | undefined;
+
+  /** @param wanted of the others nothing is kept but that they are there */
+  constructor(wanted: (service: string) => boolean) {
+    this.#wanted = wanted;
+  }
 
   get names(): ReadonlyMap<string, KnownService> {
     return this.#services;
@@ -39,9 +47,34 @@ export class ServiceTable {
     return this.#services.has(name);
   }
 
-  /** A service that was not there: nothing was read of it yet. */
-  add(name: string, tags: string): void {
-    this.#services.set(name, { tags, instances: undefined, filtered: false, listed: true });
+  /** The list of services with their tags. Undefined when it is none. */
+  takeList({ body, bytes, filtered }: Answer): Findings | undefined {
+    if (typeof body !== 'object' || body === null || Array.isArray(body)) return undefined;
+    const findings = { changed: new Set<string>(), unread: new Set<string>() };
+    // It comes with every instance that comes or goes, and mostly tells nothing new of very many.
+    if (bytes !== undefined && this.#list?.equals(bytes) && this.#isWhole) return findings;
+    this.#list = filtered ? undefined : bytes;
+    const seen = new Map(Object.entries(body).filter(([name]) => name !== '' && this.#wanted(name)));
+    for (const [name, list] of seen) {
+      const tags = tagsText(list);
+      const known = this.#services.get(name);
+      if (known === undefined) this.#services.set(name, { tags, instances: undefined, filtered: false, listed: true });
+      else if (known.tags === tags && known.instances !== undefined && known.listed) continue;
+      else Object.assign(known, { tags, listed: true });
+      findings.unread.add(name);
+    }
+    for (const [name, service] of this.#services) {
+      if (seen.has(name)) continue;
+      if (filtered) {
+        // Hidden, or gone: its own answer tells, once.
+        if (service.listed) findings.unread.add(name);
+        service.listed = false;
+      } else {
+        this.drop(name);
+        findings.changed.add(name);
+      }
+    }
+    return findings;
   }
 
   drop(name: string): void {
@@ -108,6 +141,12 @@ export class ServiceTable {
       if (!seen.has(name) && !filtered && instances.length > 0) differ.add(name);
     }
     return differ;
+  }
+
+  /** All that are listed were read. */
+  get #isWhole(): boolean {
+    for (const { instances, listed } of this.#services.values()) if (instances === undefined || !listed) return false;
+    return true;
   }
 
   #put(node: string, name: string): void {
