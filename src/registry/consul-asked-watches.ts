@@ -61,7 +61,7 @@ export class AskedWatches {
       };
       this.#signal.addEventListener('abort', stop, { once: true });
       this.retune();
-      for (let i = 0; i < READERS; i++) void this.#keepReading();
+      for (let i = 0; i < READERS; i++) this.#keepReading().catch((error) => this.#threw(error));
     });
   }
 
@@ -86,7 +86,14 @@ export class AskedWatches {
     const stop = (): void => controller.abort();
     this.#signal.addEventListener('abort', stop, { once: true });
     this.#watched.set(part, controller);
-    void this.#watch(part, controller.signal).finally(() => this.#signal.removeEventListener('abort', stop));
+    this.#watch(part, controller.signal)
+      .catch((error) => this.#threw(error))
+      .finally(() => this.#signal.removeEventListener('abort', stop));
+  }
+
+  /** What nobody thought of ends all watches: they are begun anew. */
+  #threw(error: unknown): void {
+    this.#end(error instanceof Error ? error.message : String(error));
   }
 
   async #watch(part: AskedPart, signal: AbortSignal): Promise<void> {
@@ -115,8 +122,9 @@ export class AskedWatches {
         continue;
       }
       part.busy = true;
-      const failure = await reads.read(part, { ...reading, signal, deadline: READ_MS });
-      part.busy = false;
+      const failure = await reads.read(part, { ...reading, signal, deadline: READ_MS }).finally(() => {
+        part.busy = false;
+      });
       if (signal.aborted) return;
       if (failure !== undefined) part.checkedAt = performance.now();
       this.#took(part, failure);

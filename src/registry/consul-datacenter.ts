@@ -62,7 +62,10 @@ export class ConsulDatacenter {
 
   constructor(options: DatacenterOptions) {
     this.#options = options;
-    this.#hot = new HotWatches((name, signal) => this.#watchService(name, signal));
+    this.#hot = new HotWatches({
+      watch: (name, signal) => this.#watchService(name, signal),
+      ended: () => this.#reader.wake(),
+    });
     this.#mirror = options.newMirror();
     this.#reader = this.#newReader();
     this.#overview = this.#newOverview();

@@ -3,7 +3,7 @@ import type { Ms } from '../system/clock.js';
 import type { ConsulClient, ConsulQuery, ConsulReply } from './consul-client.js';
 import { isFailure } from './http-failure.js';
 import { gateOf } from './source-gates.js';
-import { after } from './timers.js';
+import { type After, after as realAfter } from './timers.js';
 
 /** A query is answered after so long when nothing changed. */
 const WAIT_MS: Ms = 55_000;
@@ -63,7 +63,7 @@ export async function watchList(
 }
 
 /** For so long, or until `signal` or `woken`. */
-export function sleep(ms: Ms, signal: AbortSignal, woken?: Promise<void>): Promise<void> {
+export function sleep(ms: Ms, signal: AbortSignal, woken?: Promise<void>, after: After = realAfter): Promise<void> {
   if (ms <= 0 || signal.aborted) return Promise.resolve();
   return new Promise((resolve) => {
     const end = (): void => {
