@@ -135,7 +135,8 @@ t.test('look-ups do not wait for reads, nor reads for look-ups', async (t) => {
 t.test('an answer that cannot be believed is a failure, and denies nothing', async (t) => {
   const fake = await fakeConsul(t);
   fake.set('web', instance('w', '10.0.0.1'));
-  const { reports, lookUp } = asking(t, fake);
+  // Nothing else is asked meanwhile, by which the registry as a whole would not be believed.
+  const { reports, lookUp } = asking(t, fake, { softTtl: 120_000 });
   await until('the first list', () => reports.length > 0);
   const path = /^health\/service/;
   const faults: Record<string, FakeConsul['faults']> = {

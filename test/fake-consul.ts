@@ -52,11 +52,13 @@ export class FakeConsul {
   readonly #serviceIndexes = new Map<string, number>();
   readonly #nodes = new Map<string, { readonly address: string; readonly index: number }>();
   readonly #nodeChecks = new Map<string, { readonly status: string; readonly index: number }>();
+  /** Release marks, by key. */
+  readonly #marks = new Map<string, string>();
   readonly #waiting = new Set<() => void>();
   /** Checks by service, as text: the list of all is put together from them. */
   readonly #texts = new Map<string, string>();
   readonly #cache = new Map<string, { readonly index: number; readonly body: string }>();
-  #indexes = { services: 10, checks: 10, nodes: 10 };
+  #indexes = { services: 10, checks: 10, nodes: 10, marks: 10 };
   /** When the list of checks in a state last became another. */
   #stateIndexes: Record<string, number> = {};
   #index = 10;
@@ -156,7 +158,7 @@ export class FakeConsul {
     this.#nodes.clear();
     this.#serviceIndexes.clear();
     this.#index = index;
-    this.#indexes = { services: index, checks: index, nodes: index };
+    this.#indexes = { services: index, checks: index, nodes: index, marks: index };
     this.#stateIndexes = { critical: index, warning: index };
     this.#texts.clear();
     this.#wake();
@@ -169,6 +171,12 @@ export class FakeConsul {
     if (status === undefined) this.#nodeChecks.delete(node);
     else this.#nodeChecks.set(node, { status, index });
     this.#checkChanged(before, status);
+    this.#wake();
+  }
+
+  setMark(key: string, time: string): void {
+    this.#marks.set(key, Buffer.from(time).toString('base64'));
+    this.#indexes.marks = ++this.#index;
     this.#wake();
   }
 
@@ -263,6 +271,7 @@ export class FakeConsul {
     }
     if (path.startsWith('catalog/node-services/')) return Math.max(this.#indexes.services, this.#indexes.nodes);
     if (path === 'internal/ui/services') return Math.max(...Object.values(this.#indexes));
+    if (path.startsWith('kv/')) return this.#indexes.marks;
     return 10;
   }
 
@@ -294,7 +303,10 @@ export class FakeConsul {
   /** Lists are put together once an index: they are large. */
   #body(path: string): string | undefined {
     if (path === 'connect/ca/roots') return JSON.stringify({ TrustDomain: this.trustDomain });
-    if (path.startsWith('kv/')) return undefined;
+    if (path.startsWith('kv/'))
+      return this.#marks.size === 0
+        ? undefined
+        : JSON.stringify([...this.#marks].map(([Key, Value]) => ({ Key, Value })));
     if (path === 'health/state/none') return '[]';
     if (path.startsWith('health/service/'))
       return this.#service(decodeURIComponent(path.slice('health/service/'.length)));

@@ -182,7 +182,7 @@ export class AskedConsul extends ConsulAdapter implements Adapter, Follower, OnD
     const [unheard] = this.#unheard.values();
     if (unheard !== undefined) ends.push(sleep(RETRY_MS, whole.signal).then(() => unheard));
     const { marks, stale } = this.#source;
-    void marks.follow(origin, stale, whole.signal, () => deliver(this.#changed([], [])));
+    ends.push(marks.follow(origin, stale, whole.signal, () => deliver(this.#changed([], []))).then(() => 'stopped'));
     const reason = await Promise.race(ends);
     this.#watches = undefined;
     whole.abort();

@@ -70,7 +70,7 @@ export class ConsulRegistry extends ConsulAdapter implements Adapter, Follower {
     const [unheard] = this.#unheard.values();
     if (unheard !== undefined) ends.push(sleep(RETRY_MS, whole.signal).then(() => unheard));
     const { marks, stale } = this.#source;
-    void marks.follow(origin, stale, whole.signal, () => deliver(this.#marksAlone()));
+    ends.push(marks.follow(origin, stale, whole.signal, () => deliver(this.#marksAlone())).then(() => 'stopped'));
     const reason = await Promise.race(ends);
     whole.abort();
     return `${origin}: ${reason}`;
