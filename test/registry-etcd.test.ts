@@ -237,9 +237,10 @@ t.test(
     const header = { cluster_id: '1', revision: '7' };
     let kvs: unknown[] = [good];
     let events: unknown[] = [];
+    let canceled = {};
     const server = createServer((req, res) => {
       if (req.url === '/v3/kv/range') res.end(JSON.stringify({ header, kvs, count: String(kvs.length) }));
-      else res.end(`${JSON.stringify({ result: { header: { ...header, revision: '9' }, events } })}\n`);
+      else res.end(`${JSON.stringify({ result: { header: { ...header, revision: '9' }, events, ...canceled } })}\n`);
     });
     await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
     const registry = new EtcdRegistry(
@@ -276,6 +277,13 @@ t.test(
       events = [{ type: 'DELETE', kv: good }, { kv }];
       const end = await registry.follow(NEVER, () => t.fail('nothing is delivered'));
       t.match(end, /the watch is not that of etcd/, JSON.stringify(kv));
+    }
+    for (const [odd, says] of [
+      [{ compact_revision: 9 }, /revisions before 9 are gone$/],
+      [{ cancel_reason: 7 }, /the watch was canceled: 7$/],
+    ] as const) {
+      canceled = { canceled: true, ...odd };
+      t.match(await registry.follow(NEVER, () => t.fail('nothing is delivered')), says);
     }
   },
 );

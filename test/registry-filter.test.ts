@@ -1,4 +1,7 @@
+import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import type { FilterConfig, LimitsConfig } from '../src/config/types.js';
@@ -70,6 +73,57 @@ t.test('limits are counted after the filter: other tenants do not use them up', 
     'although the file has more services and endpoints than the limits',
   );
 });
+
+t.test(
+  'R31: what others who share an etcd have written there, right or wrong, is no matter of this part',
+  async (t) => {
+    const base64 = (text: string): string => Buffer.from(text).toString('base64');
+    const keys: Record<string, string> = {
+      'team-a-orders/1': '{"address":"10.0.0.1","port":80}',
+      'team-b-orders/1': 'junk',
+      'team-b-jobs/1': '{"address":"nowhere at all","port":80}',
+      'team-b-jobs': 'junk',
+      '.release/team-b-jobs': 'soon',
+      '.release/*': '2031-05-04T09:30:00Z',
+    };
+    const server = createServer((_req, res) => {
+      const kvs = Object.entries(keys).map(([key, value]) => {
+        return { key: base64(`/p/${key}`), value: base64(value), mod_revision: '5' };
+      });
+      res.end(JSON.stringify({ header: { cluster_id: '1', revision: '7' }, kvs, count: String(kvs.length) }));
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const endpoints = [`http://127.0.0.1:${(server.address() as AddressInfo).port}`];
+    const options = {
+      softTtl: 10_000,
+      limits: LIMITS,
+      allowAddresses: [],
+      naming: 'rfc2782',
+      datacenters: [],
+    } as const;
+    const adapter = openAdapter(
+      { type: 'etcd', endpoints, layout: 'plain', prefix: '/p', filter: { prefix: 'team-a-' } },
+      options,
+    );
+    t.teardown(() => {
+      adapter.close();
+      server.close();
+      server.closeAllConnections();
+    });
+    const read = (): Promise<Observation> =>
+      adapter.poll({ signal: AbortSignal.timeout(5000), fresh: true }) as Promise<Observation>;
+    t.match(await read(), {
+      kind: 'list',
+      services: [{ name: 'orders', rows: [{ address: '10.0.0.1' }] }],
+      releases: [{ service: '*' }],
+      rejected: [],
+      removalsBelievable: true,
+    });
+    keys['team-a-jobs/1'] = 'junk';
+    t.match((await read()) as object, { rejected: [{ where: '/p/team-a-jobs/1' }] }, 'its own is');
+  },
+);
 
 t.test('parts of one registry are different registries', async (t) => {
   const base = { type: 'file', path: '/x' } as const;

@@ -7,6 +7,8 @@ export type KeyContents =
   /** Settings of a service, which is listed by them alone. */
   | { readonly kind: 'settings'; readonly service: string; readonly check?: ListedCheck }
   | { readonly kind: 'release'; readonly service: string; readonly wall: number }
+  /** Of somebody else who shares the prefix. */
+  | { readonly kind: 'other' }
   | {
       readonly kind: 'bad';
       readonly reason: string;
@@ -26,8 +28,18 @@ export type Layout = (key: string, value: string) => KeyContents;
 
 /** Marks lie below this, in either layout (R9). */
 const RELEASE = '.release/';
+/** In place of a service: a mark of the whole zone. */
+const ALL = '*';
 /** Such as `2031-05-04T09:30:00Z`. */
 const ISO_DATE = /^\d{4}-\d\d-\d\d/;
+
+/** The layout of a part of the services: whatever the others have, right or wrong, is theirs. */
+export function ofPart(layout: Layout, wanted: (service: string) => boolean): Layout {
+  return (key, value) => {
+    const service = key.startsWith(RELEASE) ? key.slice(RELEASE.length) : key.split('/', 1)[0]!;
+    return service === '' || service === ALL || wanted(service) ? layout(key, value) : { kind: 'other' };
+  };
+}
 
 /** A release mark, undefined when the key is none. */
 export function readRelease(key: string, value: string): KeyContents | undefined {

@@ -65,11 +65,12 @@ export class EtcdMirror {
     }
     this.#keys.set(key, contents);
     if (contents.kind === 'bad' || contents.kind === 'release') this.#others.add(key);
-    if (contents.kind === 'release' || contents.service === undefined) return before;
-    let keys = this.#services.get(contents.service);
-    if (keys === undefined) this.#services.set(contents.service, (keys = new Set()));
+    const service = serviceOf(contents);
+    if (service === undefined) return before;
+    let keys = this.#services.get(service);
+    if (keys === undefined) this.#services.set(service, (keys = new Set()));
     keys.add(key);
-    return [...before, contents.service];
+    return [...before, service];
   }
 
   /** A key was deleted. Returns the services that it concerns. */
@@ -80,11 +81,12 @@ export class EtcdMirror {
     this.#others.delete(key);
     this.#outdated.delete(key);
     this.#lost.delete(key);
-    if (contents.kind === 'release' || contents.service === undefined) return [];
-    const keys = this.#services.get(contents.service);
+    const service = serviceOf(contents);
+    if (service === undefined) return [];
+    const keys = this.#services.get(service);
     keys?.delete(key);
-    if (keys?.size === 0) this.#services.delete(contents.service);
-    return [contents.service];
+    if (keys?.size === 0) this.#services.delete(service);
+    return [service];
   }
 
   /** Everything. */
@@ -134,6 +136,11 @@ export class EtcdMirror {
     }
     return { releases, rejected: notes.list('other keys') };
   }
+}
+
+/** The service that a key is a part of. */
+function serviceOf(contents: KeyContents): string | undefined {
+  return contents.kind === 'release' || contents.kind === 'other' ? undefined : contents.service;
 }
 
 /**

@@ -8,6 +8,7 @@ import type { Ms } from '../system/clock.js';
 import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './adapter.js';
 import { CredentialFiles } from './credential-files.js';
 import { decode, EtcdGateway, encode, type RangeReply, rangeEnd, type WatchMessage } from './etcd-gateway.js';
+import { ofPart } from './etcd-layout.js';
 import { EtcdMirror } from './etcd-mirror.js';
 import { plainLayout } from './etcd-plain.js';
 import { skydnsLayout } from './etcd-skydns.js';
@@ -22,6 +23,8 @@ export interface EtcdRegistryOptions {
   readonly softTtl: Ms;
   readonly limits: LimitsConfig;
   readonly allowAddresses: readonly Cidr[];
+  /** Services whose keys count. */
+  readonly wanted?: (service: string) => boolean;
   /** Of host names of the registry itself, see registry-hosts.ts. */
   readonly lookup?: LookupFunction | undefined;
 }
@@ -65,7 +68,8 @@ export class EtcdRegistry implements Adapter, Follower {
   readonly #members: Members;
   #known: Known | undefined;
 
-  constructor(config: EtcdRegistryConfig, { softTtl, limits, allowAddresses, lookup }: EtcdRegistryOptions) {
+  constructor(config: EtcdRegistryConfig, options: EtcdRegistryOptions) {
+    const { softTtl, limits, allowAddresses, wanted, lookup } = options;
     this.identity = registryIdentity(config);
     this.interval = Math.min(MAX_INTERVAL_MS, softTtl / 2);
     this.presenceDeadline = Math.min(LIVENESS_MS, this.interval);
@@ -74,7 +78,8 @@ export class EtcdRegistry implements Adapter, Follower {
     this.#members = new Members(config.endpoints);
     this.#prefix = `${config.prefix}/`;
     const policy = new AddressPolicy(allowAddresses, false);
-    const layout = (config.layout === 'skydns' ? skydnsLayout : plainLayout)(policy, config.port);
+    const whole = (config.layout === 'skydns' ? skydnsLayout : plainLayout)(policy, config.port);
+    const layout = wanted === undefined ? whole : ofPart(whole, wanted);
     this.#newMirror = () => new EtcdMirror(this.#prefix, layout);
     this.#maxKeys = limits.maxEndpoints + KEYS_A_SERVICE * limits.maxServices + OTHER_KEYS;
     this.#client = new HttpClient(config, lookup);
@@ -218,8 +223,8 @@ function apply(
   const { header, events = [] } = message;
   if (message.canceled) {
     if (message.compact_revision !== undefined)
-      return `revisions before ${printable(message.compact_revision)} are gone`;
-    return `the watch was canceled: ${printable(message.cancel_reason ?? 'no reason')}`;
+      return `revisions before ${printable(String(message.compact_revision))} are gone`;
+    return `the watch was canceled: ${printable(String(message.cancel_reason ?? 'no reason'))}`;
   }
   if (header?.cluster_id !== known.epoch) return 'another cluster answers';
   if (message.created) return undefined;

@@ -46,7 +46,7 @@ function openKind(config: RegistryConfig, whole: AdapterZone): Adapter {
     case 'file':
       return new FileRegistry(config, zone);
     case 'etcd':
-      return new EtcdRegistry(config, zone);
+      return new EtcdRegistry(config, { ...zone, ...readPart(config.filter) });
     case 'consul':
       return openConsul(config, { ...zone, datacenters: whole.naming === 'consul' ? whole.datacenters : [] });
     case 'dns':
@@ -61,7 +61,7 @@ function openConsul(config: Extract<RegistryConfig, { type: 'consul' }>, options
   return new ConsulRegistry(config, { ...options, ...readPart(config.filter) });
 }
 
-/** What is not in the part need not be read. */
+/** What is not in the part need not be read, and whatever is wrong with it is no fault of the part. */
 function readPart(filter: FilterConfig | undefined): { readonly wanted?: (service: string) => boolean } {
   return filter === undefined ? {} : { wanted: (service) => nameWithin(filter, service) !== undefined };
 }
