@@ -1,4 +1,4 @@
-/** Several zones that have one Consul, or one etcd, as their registry: what it may be asked is for all of them together. */
+/** Several zones that have one Consul, one etcd or one HTTP server as their registry: what it may be asked is for all of them together. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
@@ -89,4 +89,29 @@ t.test('80 zones of one etcd that refuses all ask it 50 times a second at most',
   await until('requests of two seconds', () => at.length > 0 && performance.now() - at[0]! > 2_000);
   const most = mostWithin(at, 1_000);
   t.ok(most <= 50 && most > 20, `${most} in a second`);
+});
+
+t.test('80 zones of one HTTP server, which are more than it may be asked for each second, are all heard', async (t) => {
+  const at: number[] = [];
+  const server = createServer((_req, res) => {
+    at.push(performance.now());
+    res.setHeader('content-type', 'application/json');
+    res.end('[{"targets": ["10.0.0.1:80"], "labels": {"job": "web"}}]');
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const zone = { softTtl: 20_000, limits: LIMITS, allowAddresses: [], naming: 'rfc2782', datacenters: [] } as const;
+  const zones = Array.from({ length: 80 }, () => {
+    const url = `http://127.0.0.1:${port}/sd`;
+    return following(t, openAdapter({ type: 'http', url, interval: 1000, serviceLabel: 'job' }, zone));
+  });
+  await until('three reads of each', () => zones.every(({ reports }) => reports.length >= 3));
+  for (const { reports } of zones)
+    t.same(
+      reports.filter((report) => 'reason' in report),
+      [],
+    );
+  const most = mostWithin(at, 1_000);
+  t.ok(most <= 50, `${most} in a second`);
 });

@@ -167,6 +167,7 @@ t.test('a registry behind HTTP: what is a list, and what is not believed', async
   });
   t.same(await ask({ type: 'Application/JSON; charset=utf-8' }), ['a=10.0.0.1']);
   t.same(await ask({ body: '[]' }), []);
+  t.same(await ask({ body: '\ufeff[]' }), [], 'a mark of the byte order');
   t.same(
     await ask({ body: '[7, {"targets": ["10.0.0.1:80"], "labels": {"job": "a"}}]' }),
     ['additions only', 'a=10.0.0.1'],

@@ -22,6 +22,8 @@ export interface HttpRegistryOptions {
 /** A URL says nothing of which list it is: there is one for ever (R7). */
 const EPOCH = 'http';
 const MAX_DEADLINE_MS: Ms = 10_000;
+/** Until it is the turn of a request, at a server that many zones have. */
+const TURN_MS: Ms = 60_000;
 
 export class HttpRegistry implements Adapter {
   readonly identity: string;
@@ -29,6 +31,7 @@ export class HttpRegistry implements Adapter {
   readonly deadline: Ms;
   readonly pace = SHARED_PACE;
   readonly credentials: CredentialFiles;
+  readonly #answerDeadline: Ms;
   readonly #config: HttpRegistryConfig;
   readonly #limits: LimitsConfig;
   readonly #targets: TargetsOptions;
@@ -37,7 +40,8 @@ export class HttpRegistry implements Adapter {
   constructor(config: HttpRegistryConfig, { limits, allowAddresses, lookup }: HttpRegistryOptions) {
     this.identity = registryIdentity(config);
     this.interval = config.interval;
-    this.deadline = Math.min(MAX_DEADLINE_MS, Math.max(1000, config.interval));
+    this.#answerDeadline = Math.min(MAX_DEADLINE_MS, Math.max(1000, config.interval));
+    this.deadline = TURN_MS + this.#answerDeadline;
     this.credentials = new CredentialFiles(config.tokenFile ?? config.passwordFile, config);
     this.#config = config;
     this.#limits = limits;
@@ -73,7 +77,7 @@ export class HttpRegistry implements Adapter {
         ...credentials,
       },
       signal,
-      deadline: this.deadline,
+      deadline: this.#answerDeadline,
       maxBody: this.#limits.maxBody,
     });
     if (reply.kind !== 'reply') return reply;
