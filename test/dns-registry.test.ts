@@ -3,9 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { ByteWriter } from '../src/dns/byte-writer.js';
 import { TYPE } from '../src/dns/constants.js';
-import { nameToWire } from '../src/dns/names.js';
 import { type Message, type ReadRecord, readMessage } from '../src/dns/read-message.js';
 import type { Failure } from '../src/registry/adapter.js';
 import { isLaterSerial } from '../src/registry/dns-exchange.js';
@@ -14,49 +12,15 @@ import { listenForNotify } from '../src/registry/dns-notify.js';
 import { zoneServices } from '../src/registry/dns-records.js';
 import { DnsTransfer } from '../src/registry/dns-transfer.js';
 import { AddressPolicy } from '../src/registry/rows.js';
+import { a, encode, soa, srv, ZONE } from './dns-registry-fixture.js';
 import { freePort } from './ports.js';
 
 const POLICY = new AddressPolicy([], false);
-const ZONE = 'corp.test';
 const LIMITS = { maxServices: 100, maxEndpoints: 100, maxEndpointsPerService: 100, maxBody: 100_000 };
 
 function listed<T extends object>(contents: T | string): T {
   if (typeof contents === 'string') throw new Error(contents);
   return contents;
-}
-
-const a = (name: string, ...address: number[]): ReadRecord => {
-  return { name, type: TYPE.A, address: Uint8Array.from(address) };
-};
-const srv = (name: string, port: number, target: string, priority = 0, weight = 1): ReadRecord => {
-  return { name, type: TYPE.SRV, priority, weight, port, target };
-};
-const soa = (name: string, serial: number): ReadRecord => ({ name, type: TYPE.SOA, serial });
-
-/** A message as a server would send it, without compression. */
-function encode(id: number, question: { name: string; type: number }, answers: readonly ReadRecord[]): Uint8Array {
-  const out = new ByteWriter(65_535);
-  out.u16(id).u16(0x8400).u16(1).u16(answers.length).u16(0).u16(0);
-  out.bytes(nameToWire(question.name)!).u16(question.type).u16(1);
-  for (const record of answers) {
-    if (record.type === 'other') throw new Error('not encoded here');
-    const data = new ByteWriter(512);
-    if ('address' in record) data.bytes(record.address);
-    else if ('serial' in record) {
-      data
-        .u8(0)
-        .u8(0)
-        .u16(record.serial >>> 16)
-        .u16(record.serial & 0xffff);
-      for (let i = 0; i < 4; i++) data.u16(0).u16(5);
-    } else {
-      if ('port' in record) data.u16(record.priority).u16(record.weight).u16(record.port);
-      data.bytes(nameToWire(record.target)!);
-    }
-    const bytes = data.copy();
-    out.bytes(nameToWire(record.name)!).u16(record.type).u16(1).u16(0).u16(5).u16(bytes.length).bytes(bytes);
-  }
-  return out.copy();
 }
 
 t.test('messages of other name servers are read, or are none', async (t) => {
@@ -159,7 +123,7 @@ function lookups(names: readonly string[], port?: number) {
     const found = answers.get(`${name} ${type}`) ?? [];
     if (!Array.isArray(found) && found !== 'NXDOMAIN') return found as Failure;
     const records = found === 'NXDOMAIN' ? [] : (found as readonly ReadRecord[]);
-    const base = { id: 1, isReply: true, opcode: 0, authoritative: true, truncated: false };
+    const base = { id: 1, isReply: true, opcode: 0, authoritative: true, truncated: false, recursionAvailable: false };
     return { ...base, rcode: found === 'NXDOMAIN' ? 3 : 0, answers: records, authorities: [], additionals: [] };
   };
   const read = async () => {
@@ -202,10 +166,42 @@ t.test('a name that fails keeps what it gave, and nothing is removed on the word
   answers.set(`${NAME} 33`, [srv(NAME, 80, `w2.${ZONE}`)]);
   answers.set(`w2.${ZONE} 28`, { kind: 'unreachable', reason: 'no answer' });
   t.match(await read(), { rows, whole: false }, 'the address of a target');
+  answers.set(`w2.${ZONE} 28`, []);
   answers.set(`${NAME} 33`, { kind: 'unreachable', reason: 'no answer' });
-  t.same(await read(), { kind: 'unreachable', reason: 'no answer' }, 'nobody answers: the others are not asked');
+  const silent = `${NAME}: no answer; what it gave last stands`;
+  t.same(await read(), { rows, whole: false, doubts: [silent] }, 'one gets no answer, which says nothing of the other');
   answers.set(`${NAME} 33`, [srv(NAME, 80, `w1.${ZONE}`)]);
   t.same(await read(), { rows, whole: true, doubts: [] });
+});
+
+t.test('while nobody answers, few names are asked for; what gets no answer is asked for last', async (t) => {
+  const names = Array.from({ length: 300 }, (_, i) => `_s${i}._tcp.${ZONE}`);
+  const { answers, asked, read } = lookups(names);
+  const silence = { kind: 'unreachable', reason: 'no answer' } as const;
+  for (const name of names) answers.set(`${name} 33`, silence);
+  t.same(await read(), silence);
+  t.equal(asked.length, 4);
+  const good = names.slice(250);
+  for (const name of good) answers.set(`${name} 33`, []);
+  while ('reason' in (await read()));
+  asked.length = 0;
+  t.match(await read(), { whole: false });
+  const times = (name: string): number => asked.filter((one) => one === `${name} 33`).length;
+  t.ok(
+    good.every((name) => times(name) === 1),
+    'whoever gave something is asked',
+  );
+  t.ok(asked.length < 250, 'and not all of those that gave nothing');
+  for (let i = 0; i < 20; i++) await read();
+  t.ok(
+    names.every((name) => times(name) > 1),
+    'they take turns',
+  );
+  for (const name of names.slice(0, 250)) answers.set(`${name} 33`, []);
+  for (let i = 0; i < 20; i++) await read();
+  t.match(await read(), { whole: true, doubts: [] });
+  for (const name of names) answers.set(`${name} 33`, silence);
+  t.same(await read(), silence, 'and then the first of all');
 });
 
 t.test('a source that tells another half each time loses nothing that it told lately (R34)', async (t) => {

@@ -153,10 +153,11 @@ function resolveDns(
       throw new ResolveFault([...at, option], `expected either names or ${option}, not both`);
     }
   }
-  // A name takes some three questions, and a server is asked at most 50 a second.
-  const least = names === undefined ? interval : Math.max(interval, names.length * 60);
-  if (zone.softTtl < 2 * least) {
-    const softTtl = formatDuration(Math.ceil((2 * least) / 1000) * 1000);
+  // A name takes some three questions, of which a server is asked one every 27 ms; then there is the interval.
+  const count = names?.length ?? 0;
+  const least = Math.max(2 * interval, 120 * count, interval + 81 * count);
+  if (zone.softTtl < least) {
+    const softTtl = formatDuration(Math.ceil(least / 1000) * 1000);
     throw new ResolveFault(
       [...zoneAt, 'softTtl'],
       `expected ${softTtl} or more: a read every ${formatDuration(interval)} (registry.interval)${names === undefined ? '' : ` of ${names.length} names`} confirms it no sooner (R2)`,

@@ -8,6 +8,7 @@ export interface Message {
   readonly opcode: number;
   readonly authoritative: boolean;
   readonly truncated: boolean;
+  readonly recursionAvailable: boolean;
   readonly rcode: number;
   /** Absent: the message has none, or more than one. */
   readonly question?: { readonly name: string; readonly type: number };
@@ -95,6 +96,7 @@ class Reader {
       opcode: (flags >> 11) & 15,
       authoritative: (flags & 0x0400) !== 0,
       truncated: (flags & 0x0200) !== 0,
+      recursionAvailable: (flags & 0x0080) !== 0,
       rcode: flags & 15,
       ...(questions === 1 && question !== undefined ? { question } : {}),
       ...sections,

@@ -6,7 +6,8 @@
 import { RCODE, TYPE } from '../dns/constants.js';
 import type { Message } from '../dns/read-message.js';
 import type { Failure, Observation } from './adapter.js';
-import { addressText, hostsOf, type NamePlace, placeOf, ServiceBuilder, type SrvRecord } from './dns-records.js';
+import { recordsOf } from './dns-answer.js';
+import { addressText, hostsOf, type NamePlace, placeOf, ServiceBuilder } from './dns-records.js';
 import { Notes } from './notes.js';
 import { type Listing, type Rejected, type Row, rowKey } from './registry.js';
 import { type AddressPolicy, collapseRows } from './rows.js';
@@ -16,6 +17,10 @@ const PARTIAL_READS = 10;
 /** A list has no revision here, and the same name servers for ever (R7). */
 const EPOCH = 'dns';
 
+/** So many names at first, to see that there is an answer, and then so many at once. */
+const FIRST = 4;
+const AT_ONCE = 32;
+
 /** Asks the servers in turn. */
 export type Ask = (name: string, type: number) => Promise<Message | Failure>;
 
@@ -23,6 +28,47 @@ export type Ask = (name: string, type: number) => Promise<Message | Failure>;
 interface Found {
   readonly rows: readonly Row[];
   readonly rejected: readonly Rejected[];
+}
+
+/** One read of all names. */
+class Reading {
+  /** Of whatever kind. */
+  answers = 0;
+  /** Set when a name got no answer, and no other name did meanwhile. */
+  silence: Failure | undefined;
+  readonly #ask: Ask;
+  readonly #hosts = new Map<string, Promise<readonly string[] | Failure>>();
+
+  constructor(ask: Ask) {
+    this.#ask = ask;
+  }
+
+  readonly ask: Ask = async (name, type) => {
+    const reply = await this.#ask(name, type);
+    if (!('reason' in reply) || reply.kind !== 'unreachable') this.answers++;
+    return reply;
+  };
+
+  /** Asked for once a read. */
+  addressesOf(host: string): Promise<readonly string[] | Failure> {
+    let addresses = this.#hosts.get(host);
+    if (addresses === undefined) this.#hosts.set(host, (addresses = this.#addressesOf(host)));
+    return addresses;
+  }
+
+  /** IPv4 and IPv6. A name with neither is there, without an endpoint. */
+  async #addressesOf(host: string): Promise<readonly string[] | Failure> {
+    const addresses: string[] = [];
+    for (const type of [TYPE.A, TYPE.AAAA] as const) {
+      const reply = await this.ask(host, type);
+      if ('reason' in reply) return reply;
+      if (reply.rcode === RCODE.NXDOMAIN) return denied();
+      const records = recordsOf(reply, host, type);
+      if ('reason' in records) return records;
+      for (const { address } of records) addresses.push(addressText(address));
+    }
+    return addresses;
+  }
 }
 
 /** What is known of one name. */
@@ -37,6 +83,12 @@ class KnownName {
   answer: string | undefined;
   /** Until that read it counts as a source that tells half. */
   partialUntil = 0;
+  /** The read that asked for it last. */
+  asked = 0;
+  /** Why it gave nothing then. */
+  doubt: string | undefined;
+  /** What was left out of what it gave. */
+  rejected: readonly Rejected[] = [];
 
   constructor(name: string) {
     this.name = name;
@@ -64,32 +116,57 @@ export class DnsLookups {
 
   async read(ask: Ask): Promise<Observation | Failure> {
     this.#reads++;
-    const doubts = new Notes();
-    const notes = new Notes();
-    const hosts = new Map<string, readonly string[] | Failure>();
-    let answered = 0;
-    let heard = false;
-    const asking: Ask = async (name, type) => {
-      const reply = await ask(name, type);
-      heard ||= !('reason' in reply) || reply.kind !== 'unreachable';
-      return reply;
+    const read = new Reading(ask);
+    const names = this.#inTurn();
+    await Promise.all(names.slice(0, FIRST).map((name) => this.#readOne(name, read)));
+    if (read.silence !== undefined && read.answers === 0) return read.silence;
+    const others = names.slice(FIRST).values();
+    const work = async (): Promise<void> => {
+      for (const name of others) await this.#readOne(name, read);
     };
-    for (const name of this.#names) {
-      const found = await this.#look(name, asking, hosts);
-      if ('reason' in found) {
-        // Nobody answers at all: the other names would only take as long.
-        if (!heard) return found;
-        doubts.add(name.name, `${found.reason}; what it gave last stands`);
-        continue;
-      }
-      answered++;
-      for (const { where, reason, count } of found.rejected) notes.add(where, reason, count);
-      await this.#judge(name, found.rows, asking);
+    await Promise.all(Array.from({ length: AT_ONCE }, work));
+    return this.#told();
+  }
+
+  /** Those that gave nothing last, longest ago first, when all others were asked: they may take their time. */
+  #inTurn(): KnownName[] {
+    const failed = this.#names.filter(({ doubt }) => doubt !== undefined).sort((a, b) => a.asked - b.asked);
+    return [...this.#names.filter(({ doubt }) => doubt === undefined), ...failed];
+  }
+
+  async #readOne(name: KnownName, read: Reading): Promise<void> {
+    // Nobody answers any more: the other names would only take as long.
+    if (read.silence !== undefined) {
+      name.doubt ??= read.silence.reason;
+      name.rejected = [];
+      return;
+    }
+    name.asked = this.#reads;
+    const before = read.answers;
+    const found = await this.#look(name, read);
+    if ('reason' in found) {
+      name.doubt = found.reason;
+      name.rejected = [];
+      if (found.kind === 'unreachable' && read.answers === before) read.silence ??= found;
+      return;
+    }
+    name.doubt = undefined;
+    name.rejected = found.rejected;
+    await this.#judge(name, found.rows, read.ask);
+  }
+
+  #told(): Observation | Failure {
+    const doubts = new Notes();
+    for (const { name, doubt } of this.#names) {
+      if (doubt !== undefined) doubts.add(name, `${doubt}; what it gave last stands`);
     }
     const unsure = doubts.list('other names');
     const [first] = unsure;
-    if (answered === 0 && first !== undefined)
+    if (first !== undefined && this.#names.every(({ doubt }) => doubt !== undefined))
       return { kind: 'unbelievable', reason: `${first.where}: ${first.reason}` };
+    const notes = new Notes();
+    for (const { rejected } of this.#names)
+      for (const { where, reason, count } of rejected) notes.add(where, reason, count);
     return {
       kind: 'list',
       epoch: EPOCH,
@@ -100,44 +177,29 @@ export class DnsLookups {
     };
   }
 
-  async #look(
-    { name, place }: KnownName,
-    ask: Ask,
-    hosts: Map<string, readonly string[] | Failure>,
-  ): Promise<Found | Failure> {
+  async #look({ name, place }: KnownName, read: Reading): Promise<Found | Failure> {
     const { port, policy } = this.#options;
     const builder = new ServiceBuilder(policy);
     if (port !== undefined && !name.startsWith('_')) {
-      const addresses = await addressesOf(name, ask);
+      const addresses = await read.addressesOf(name);
       if ('reason' in addresses) return addresses;
       builder.plain(name, place, addresses, port);
     } else {
-      const reply = await ask(name, TYPE.SRV);
+      const reply = await read.ask(name, TYPE.SRV);
       if ('reason' in reply) return reply;
       if (reply.rcode === RCODE.NXDOMAIN) return denied();
+      const records = recordsOf(reply, name, TYPE.SRV);
+      if ('reason' in records) return records;
       const more = hostsOf(reply.additionals);
-      for (const record of reply.answers) {
-        if (record.type !== TYPE.SRV) continue;
-        const addresses = await this.#targetOf(record, more, ask, hosts);
-        if ('reason' in addresses) return { ...addresses, reason: `its target ${record.target}: ${addresses.reason}` };
+      for (const record of records) {
+        const { target } = record;
+        const addresses = target === '.' ? [] : (more.get(target) ?? (await read.addressesOf(target)));
+        if ('reason' in addresses) return { ...addresses, reason: `its target ${target}: ${addresses.reason}` };
         builder.srv(record, place, addresses);
       }
     }
     const { services, rejected } = builder.build(name);
     return { rows: services.flatMap(({ rows }) => rows), rejected };
-  }
-
-  async #targetOf(
-    { target }: SrvRecord,
-    more: ReadonlyMap<string, readonly string[]>,
-    ask: Ask,
-    hosts: Map<string, readonly string[] | Failure>,
-  ): Promise<readonly string[] | Failure> {
-    if (target === '.') return [];
-    let addresses = hosts.get(target) ?? more.get(target);
-    if (addresses === undefined) addresses = await addressesOf(target, ask);
-    hosts.set(target, addresses);
-    return addresses;
   }
 
   /** R34: answers are compared as sets; another one without a new serial is half of the truth. */
@@ -171,23 +233,6 @@ export class DnsLookups {
 function denied(): Failure {
   return { kind: 'unbelievable', reason: 'the name is configured, and is denied (NXDOMAIN)' };
 }
-
-/** IPv4 and IPv6. A name with neither is there, without an endpoint. */
-async function addressesOf(name: string, ask: Ask): Promise<readonly string[] | Failure> {
-  const addresses: string[] = [];
-  for (const type of [TYPE.A, TYPE.AAAA]) {
-    const reply = await ask(name, type);
-    if ('reason' in reply) return reply;
-    if (reply.rcode === RCODE.NXDOMAIN) return denied();
-    const own: string[] = [];
-    for (const record of reply.answers) if ('address' in record) own.push(addressText(record.address));
-    if (own.length === 0 && reply.answers.some((record) => record.type === TYPE.CNAME)) return NOT_FOLLOWED;
-    addresses.push(...own);
-  }
-  return addresses;
-}
-
-const NOT_FOLLOWED: Failure = { kind: 'unbelievable', reason: 'an alias (CNAME) that the server does not follow' };
 
 /** Of the zone that a name is in: it stands in the answer, or in the authority of a name without that type. */
 async function serialOf(name: string, ask: Ask): Promise<number | undefined> {

@@ -7,6 +7,7 @@ import { RCODE, TYPE } from '../dns/constants.js';
 import { readMessage, type Tsig } from '../dns/read-message.js';
 import type { Ms } from '../system/clock.js';
 import type { Failure } from './adapter.js';
+import { Frames } from './dns-sockets.js';
 import { questionFault, signMessage, TSIG_ERROR, type TsigKey, unsignedError, wallSeconds } from './dns-tsig.js';
 import { requestFailure } from './http-failure.js';
 
@@ -16,6 +17,8 @@ const REPLY_FLAGS = 0x80 | (OPCODE_NOTIFY << 3) | 0x04;
 const HEADER_BYTES = 12;
 /** However often it is said. */
 const LEAST_PAUSE_MS: Ms = 1_000;
+/** From an address that cannot be bound to the next try. */
+const AGAIN_MS: Ms = 2_000;
 const MAX_CONNECTIONS = 8;
 const CONNECTION_MS: Ms = 2_000;
 
@@ -30,53 +33,101 @@ export interface NotifyOptions {
   readonly failed: (reason: string) => void;
 }
 
-/** Listens over UDP and TCP. Returns what ends it. */
+/** Listens over UDP and TCP, as soon as it can. Returns what ends it. */
 export function listenForNotify(options: NotifyOptions): () => void {
-  const { listen, servers, failed } = options;
+  const { listen, failed } = options;
   const changed = paced(options.changed);
   const reader = new NotifyReader(options, changed.tell);
-  const fault = (error: Error): void =>
+  const tell = (error: Error): void =>
     failed(`NOTIFY on ${listen.address} port ${listen.port}: ${requestFailure(error).reason}`);
-  const isServer = (from: string | undefined): from is string => {
-    return from !== undefined && servers.some(({ address }) => address === canonicalAddress(from));
+  const ends = [
+    kept((events) => overUdp(options, reader, events), tell),
+    kept((events) => overTcp(options, reader, events), tell),
+  ];
+  return () => {
+    changed.end();
+    for (const end of ends) end();
   };
-  const udp = createSocket({ type: isIPv6(listen.address) ? 'udp6' : 'udp4', reuseAddr: true });
-  udp.on('error', fault);
+}
+
+interface SocketEvents {
+  readonly bound: () => void;
+  readonly failed: (error: Error) => void;
+}
+
+/** Opens a socket, and a while after it failed another one. The same fault is told once. */
+function kept(open: (events: SocketEvents) => () => void, tell: (error: Error) => void): () => void {
+  let told: string | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let close = (): void => undefined;
+  const begin = (): void => {
+    close = open({
+      bound: () => {
+        told = undefined;
+      },
+      failed: (error) => {
+        if (error.message !== told) tell(error);
+        told = error.message;
+        close();
+        close = () => undefined;
+        clearTimeout(timer);
+        timer = setTimeout(begin, AGAIN_MS);
+      },
+    });
+  };
+  begin();
+  return () => {
+    clearTimeout(timer);
+    close();
+  };
+}
+
+function isServer({ servers }: NotifyOptions, from: string | undefined): from is string {
+  return from !== undefined && servers.some(({ address }) => address === canonicalAddress(from));
+}
+
+function overUdp(options: NotifyOptions, reader: NotifyReader, events: SocketEvents): () => void {
+  const { address, port } = options.listen;
+  const udp = createSocket({ type: isIPv6(address) ? 'udp6' : 'udp4', reuseAddr: true });
+  let open = true;
+  udp.on('error', events.failed);
+  udp.on('listening', events.bound);
   udp.on('message', async (bytes, from) => {
-    if (!isServer(from.address)) return;
+    if (!isServer(options, from.address)) return;
     const reply = await reader.take(bytes, from.address);
     if (reply !== undefined && open) udp.send(reply, from.port, from.address, () => undefined);
   });
-  udp.bind({ address: listen.address, port: listen.port, exclusive: false });
+  udp.bind({ address, port, exclusive: false });
+  return () => {
+    open = false;
+    udp.close();
+  };
+}
+
+function overTcp(options: NotifyOptions, reader: NotifyReader, events: SocketEvents): () => void {
   const tcp = createServer((socket) => {
     socket.on('error', () => undefined);
     const from = socket.remoteAddress;
-    if (!isServer(from)) {
+    if (!isServer(options, from)) {
       socket.destroy();
       return;
     }
     socket.setTimeout(CONNECTION_MS, () => socket.destroy());
-    let pending = Buffer.alloc(0);
+    const frames = new Frames();
     socket.on('data', async (chunk) => {
-      pending = Buffer.concat([pending, chunk]);
-      const need = pending.length < 2 ? 2 : 2 + pending.readUInt16BE(0);
-      if (pending.length < need) return;
+      const [bytes] = frames.take(chunk);
+      if (bytes === undefined) return;
       socket.pause();
-      const reply = await reader.take(pending.subarray(2, need), from);
+      const reply = await reader.take(bytes, from);
       if (reply === undefined) socket.destroy();
       else socket.end(Buffer.concat([Buffer.from([reply.length >> 8, reply.length & 0xff]), reply]));
     });
   });
   tcp.maxConnections = MAX_CONNECTIONS;
-  tcp.on('error', fault);
-  tcp.listen({ host: listen.address, port: listen.port, exclusive: false });
-  let open = true;
-  return () => {
-    open = false;
-    changed.end();
-    udp.close();
-    tcp.close();
-  };
+  tcp.on('error', events.failed);
+  tcp.on('listening', events.bound);
+  tcp.listen({ host: options.listen.address, port: options.listen.port, exclusive: false });
+  return () => void tcp.close();
 }
 
 /** Reads one NOTIFY after the other. */

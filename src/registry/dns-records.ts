@@ -155,7 +155,8 @@ export function zoneServices(
   { port, policy, limits }: RecordOptions & { readonly limits: LimitsConfig },
 ): { readonly services: Listing[]; readonly rejected: Rejected[] } | string {
   const builder = new ServiceBuilder(policy, limits);
-  const hosts = hostsOf(records);
+  // What a server adds of other zones is no word about them.
+  const hosts = hostsOf(records.filter(({ name }) => name.endsWith(`.${zone}`) || name === zone));
   const targets = new Set<string>();
   for (const record of records) {
     if (record.type === TYPE.SRV || record.type === TYPE.NS) targets.add(record.target);

@@ -6,8 +6,10 @@ import type { LimitsConfig, ListenAddress } from '../config/types.js';
 import { RCODE, TYPE } from '../dns/constants.js';
 import type { Ms } from '../system/clock.js';
 import type { Failure, Observation, PollContext } from './adapter.js';
-import { askServer, isLaterSerial, type Transfer, transferZone } from './dns-exchange.js';
+import { type Transfer, transferZone } from './dns-axfr.js';
+import { askServer, isLaterSerial } from './dns-exchange.js';
 import { zoneServices } from './dns-records.js';
+import type { TransferFailure } from './dns-sockets.js';
 import type { TsigKey } from './dns-tsig.js';
 import { AGREE_MS } from './revision-memory.js';
 import type { AddressPolicy } from './rows.js';
@@ -24,6 +26,8 @@ export interface DnsTransferOptions {
   readonly mono: () => Ms;
 }
 
+/** What is over the limits is not transferred again so soon with the same serial, however often NOTIFY tells of it. */
+const REFUSED_MS: Ms = 10_000;
 /** Kept over restarts, so it may not depend on what was seen before. */
 const EPOCH = 'dns';
 
@@ -39,6 +43,8 @@ export class DnsTransfer {
   #serial: number | undefined;
   /** The same serial says nothing: servers may show another zone to another key. */
   #anew = false;
+  /** By server, what it gave last, when that was over the limits. */
+  readonly #refused = new Map<ListenAddress, { readonly serial: number; readonly at: Ms; readonly failure: Failure }>();
   /** The first read that went back. */
   #doubt: { readonly serial: number; readonly at: Ms } | undefined;
 
@@ -49,6 +55,7 @@ export class DnsTransfer {
   /** With another key: the zone is transferred again, whatever its serial. */
   readAnew(): void {
     this.#anew = true;
+    this.#refused.clear();
   }
 
   /** Asks one server, with the key that it shares with us. */
@@ -60,12 +67,20 @@ export class DnsTransfer {
     const { zone } = this.#options;
     const serial = await this.#serialAt(server, key, signal);
     if (typeof serial !== 'number') return serial;
+    // What goes on has not gone back for good.
+    if (!this.#isBehind(serial)) this.#doubt = undefined;
     if (serial === this.#serial && !fresh && !this.#anew) return { kind: 'confirmed' };
     if (this.#isBehind(serial) && !this.#agrees(serial)) return { kind: 'behind', serial };
-    const { maxBody: maxBytes, maxEndpoints: maxSrv } = this.#options.limits;
-    const bounds = { maxBytes, maxSrv, deadline: TRANSFER_MS };
+    const refused = this.#refused.get(server);
+    const rest = refused?.serial === serial ? refused.at + REFUSED_MS - this.#options.mono() : 0;
+    if (refused !== undefined && rest > 0) return { ...refused.failure, retryAfter: rest };
+    const { maxBody: maxBytes, maxEndpoints } = this.#options.limits;
+    const bounds = { maxBytes, maxEndpoints, plain: this.#options.port !== undefined, deadline: TRANSFER_MS };
     const transfer = await transferZone({ server, name: zone, key, signal }, bounds);
-    return 'reason' in transfer ? transfer : this.#take(transfer);
+    const taken = 'reason' in transfer ? transfer : this.#take(transfer);
+    if ('over' in taken) this.#refused.set(server, { serial, at: this.#options.mono(), failure: taken });
+    else this.#refused.delete(server);
+    return taken;
   }
 
   /** No server has what was seen before: what is to be said of the best of those that are behind. */
@@ -89,11 +104,11 @@ export class DnsTransfer {
     return serial === doubt.serial || isLaterSerial(serial, doubt.serial);
   }
 
-  #take({ serial, records }: Transfer): Observation | Failure | Behind {
+  #take({ serial, records }: Transfer): Observation | TransferFailure | Behind {
     const { zone } = this.#options;
     const contents = zoneServices(zone, records, this.#options);
     // The serial is not taken in either: otherwise what was not believed would be confirmed by it.
-    if (typeof contents === 'string') return { kind: 'unbelievable', reason: contents };
+    if (typeof contents === 'string') return { kind: 'unbelievable', reason: contents, over: true };
     if (this.#isBehind(serial)) {
       if (!this.#agrees(serial)) return { kind: 'behind', serial };
       this.#epoch = `${EPOCH} from serial ${serial}`;

@@ -1,6 +1,6 @@
 /** Another name server as a registry: a whole zone by transfer, or names that are looked up. */
-import { setTimeout as sleep } from 'node:timers/promises';
-import type { Cidr, DnsRegistryConfig, LimitsConfig, ListenAddress } from '../config/types.js';
+import { setMaxListeners } from 'node:events';
+import type { Cidr, DnsRegistryConfig, LimitsConfig } from '../config/types.js';
 import type { Message } from '../dns/read-message.js';
 import type { Ms } from '../system/clock.js';
 import type { Adapter, Failure, Observation, PollContext } from './adapter.js';
@@ -10,7 +10,7 @@ import { DnsLookups } from './dns-lookups.js';
 import { listenForNotify } from './dns-notify.js';
 import { DnsTransfer, TRANSFER_MS } from './dns-transfer.js';
 import type { TsigKey } from './dns-tsig.js';
-import { registryIdentity } from './identity.js';
+import { placeText, registryIdentity } from './identity.js';
 import { Members } from './members.js';
 import { SHARED_PACE } from './pace.js';
 import { AddressPolicy } from './rows.js';
@@ -21,11 +21,9 @@ export interface DnsRegistryOptions {
   readonly allowAddresses: readonly Cidr[];
 }
 
-/** From one question to the next: a source gets at most 50 a second. */
-const PACE_MS: Ms = 20;
 const ROUND_MS: Ms = 10_000;
-/** For a name with its targets, beside what a silent server costs. */
-const NAME_MS: Ms = 200;
+/** For a name with its targets, beside what a silent server costs: other zones may ask the same server. */
+const NAME_MS: Ms = 1_000;
 
 export class DnsRegistry implements Adapter {
   readonly identity: string;
@@ -37,7 +35,6 @@ export class DnsRegistry implements Adapter {
   readonly #transfer: DnsTransfer | undefined;
   readonly #lookups: DnsLookups | undefined;
   readonly #members: Members;
-  #nextQuestion: Ms = 0;
   #endNotify: (() => void) | undefined;
 
   constructor(config: DnsRegistryConfig, { limits, allowAddresses }: DnsRegistryOptions) {
@@ -46,7 +43,7 @@ export class DnsRegistry implements Adapter {
     this.interval = config.interval;
     this.credentials = new CredentialFiles(config.tsigKeyFile, {}, () => this.#transfer?.readAnew());
     this.#config = config;
-    this.#members = new Members(servers.map(place));
+    this.#members = new Members(servers.map(placeText));
     const policy = new AddressPolicy(allowAddresses, false);
     if (names === undefined) {
       this.deadline = servers.length * (ROUND_MS + TRANSFER_MS);
@@ -74,7 +71,10 @@ export class DnsRegistry implements Adapter {
     const key = await this.#key();
     if (key !== undefined && 'reason' in key) return key;
     if (this.#transfer !== undefined) return this.#zone(this.#transfer, context, key);
-    return this.#lookups!.read((name, type) => this.#ask({ name, type, key, signal: context.signal }));
+    const { signal } = context;
+    // As many questions as are under way listen to it.
+    setMaxListeners(0, signal);
+    return this.#lookups!.read((name, type) => this.#ask({ name, type, key, signal, turn: 'later' }));
   }
 
   /** Shared with all servers. */
@@ -89,7 +89,6 @@ export class DnsRegistry implements Adapter {
     const failures = new Map<number, Failure>();
     for (const index of this.#members.inTurn()) {
       if (context.signal.aborted) break;
-      await this.#pace();
       const result = await transfer.read(this.#config.servers[index]!, context, key);
       if (result.kind === 'behind') behind.push(result.serial);
       else if ('reason' in result) failures.set(index, result);
@@ -103,20 +102,8 @@ export class DnsRegistry implements Adapter {
   }
 
   #ask(question: Omit<Asking, 'server'>): Promise<Message | Failure> {
-    return this.#members.ask(question.signal, async (index) => {
-      await this.#pace();
+    return this.#members.ask(question.signal, (index) => {
       return askServer({ ...question, server: this.#config.servers[index]! });
     });
   }
-
-  async #pace(): Promise<void> {
-    const now = performance.now();
-    const at = Math.max(now, this.#nextQuestion);
-    this.#nextQuestion = at + PACE_MS;
-    if (at > now) await sleep(at - now);
-  }
-}
-
-function place({ address, port }: ListenAddress): string {
-  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
 }

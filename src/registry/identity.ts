@@ -27,13 +27,14 @@ export function registryPlace(config: RegistryConfig): string {
       return `${[...addresses].sort().join(',')}${parts.join('')}${config.mirror === 'asked' ? '#asked' : ''}`;
     }
     case 'dns':
-      return `${config.servers.map(server).join(',')}/${config.names?.join(',') ?? config.zone}`;
+      return `${config.servers.map(placeText).join(',')}/${config.names?.join(',') ?? config.zone}`;
     case 'http':
       return shownUrl(config.url);
   }
 }
 
-function server({ address, port }: ListenAddress): string {
+/** `192.0.2.1:53`, `[2001:db8::1]:53`. */
+export function placeText({ address, port }: ListenAddress): string {
   return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
 }
 

@@ -1,4 +1,6 @@
 /** The gates of the servers that registries are asked at: one each, whoever asks, so that zones share what it may bear. */
+import type { ListenAddress } from '../config/types.js';
+import { placeText } from './identity.js';
 import { type GateLimits, RequestGate } from './request-gate.js';
 
 /**
@@ -11,8 +13,16 @@ const gates = new Map<string, RequestGate>();
 
 /** Of the server of a URL, however that is spelt. */
 export function gateOf(url: string): RequestGate {
-  const { origin } = new URL(url);
-  let gate = gates.get(origin);
-  if (gate === undefined) gates.set(origin, (gate = new RequestGate(SOURCE_LIMITS)));
+  return gateAt(new URL(url).origin);
+}
+
+/** Of a name server, over UDP and TCP together. */
+export function gateOfNameServer(server: ListenAddress): RequestGate {
+  return gateAt(placeText(server));
+}
+
+function gateAt(place: string): RequestGate {
+  let gate = gates.get(place);
+  if (gate === undefined) gates.set(place, (gate = new RequestGate(SOURCE_LIMITS)));
   return gate;
 }
