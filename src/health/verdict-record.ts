@@ -150,9 +150,12 @@ export function fail(record: VerdictRecord, { fall }: JudgeSettings, result: Pro
   record.estranged = record.foreign;
   if (isDown) return;
   record.column = 'fails';
+  const { lastDown, lastSuccess = Number.NEGATIVE_INFINITY } = record;
+  // One that has not passed since it fell was never back, whatever silence made of it.
+  if (lastDown !== undefined && lastSuccess <= lastDown) return;
   // The time that it was held for is none that it stood.
   const memory = FLAP_MEMORY_INTERVALS * record.interval + flapHold(record);
-  record.flaps = record.lastDown !== undefined && result.at - record.lastDown <= memory ? record.flaps + 1 : 1;
+  record.flaps = lastDown !== undefined && result.at - lastDown <= memory ? record.flaps + 1 : 1;
   record.lastDown = result.at;
 }
 

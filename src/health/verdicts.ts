@@ -144,7 +144,7 @@ export class VerdictStore {
     record.longDead = settings.longDead;
     const before = standingOf(record);
     const provenBefore = record.proven;
-    if (record.column !== 'no-word' && this.#expiry(record) < result.at) forgetWord(record);
+    if (this.#expiry(record) < result.at) forgetWord(record);
     const isVoid = this.#suspect(record, result);
     this.#byAge.remove(record);
     this.#history.note(result, isVoid, () => passesOf(record));
