@@ -3,7 +3,7 @@ import { History } from '../src/health/history.js';
 import { Interest } from '../src/health/interest.js';
 import { networkOf } from '../src/health/networks.js';
 import { type SuspectEvent, Suspicion, type Witness } from '../src/health/suspect.js';
-import { targetOf } from '../src/health/targets.js';
+import { TargetSet, targetOf } from '../src/health/targets.js';
 import type { FailureKind } from '../src/prober/feed.js';
 import { readToProber } from '../src/prober/messages.js';
 import { settings } from './scenario-engine/settings.js';
@@ -145,6 +145,18 @@ t.test('suspect-self (R16)', async (t) => {
     t.same(one.take(), ['began IPv4']);
   });
 
+  t.test('a family stays suspected when the other comes to be, however much later', async (t) => {
+    const one = new Suspected();
+    one.note([...spread, ...fifth], undefined, 0);
+    one.note(spread, 'timeout', 5_000);
+    one.note(fifth, 'timeout', 60_000);
+    t.same(one.take(), ['began IPv4', 'began IPv6']);
+    one.note(spread.slice(0, 10), undefined, 65_000);
+    t.same(one.take(), [], 'two of twelve still fail');
+    one.note(fifth, undefined, 70_000);
+    t.match(one.events, [{ kind: 'ended', family: 6, lasted: 10_000 }]);
+  });
+
   t.equal(networkOf('10.1.2.3'), '10.1.2');
   t.equal(networkOf('fd00:0:0:5::1'), networkOf('fd00:0:0:5:9::1'));
   t.not(networkOf('fd00:0:0:5::1'), networkOf('fd00:0:0:6::1'));
@@ -218,6 +230,34 @@ t.test('the history of an endpoint', async (t) => {
     [true, false, false, true, true],
     'of very many, those that failed last have one',
   );
+});
+
+t.test('a target is probed as often as the most demanding of its holders asks (R13, R17)', async (t) => {
+  const set = new TargetSet<string>({ of: (holder) => holder });
+  const hold = (holder: string, interval: number): boolean =>
+    set.hold(
+      { key: 'k', address: '10.0.0.1', port: 80, type: 'tcp', interval, timeout: 1_000 },
+      { rise: 2, fall: 3, longDead: 600_000 },
+      holder,
+    );
+  const told = () => set.takeChanges().add.map(({ interval, group }) => [interval, group]);
+  t.same([hold('a', 60_000), hold('b', 5_000), hold('c', 5_000)], [true, false, false]);
+  t.same(told(), [[5_000, 'a']]);
+  t.same([set.drop('k', 'c'), set.interval('k')], [false, 5_000], 'b still asks for it');
+  t.same([set.drop('k', 'c'), set.drop('other', 'c')], [false, false], 'who holds nothing drops nothing');
+  hold('b', 30_000);
+  t.same([set.interval('k'), [...set.holders('k')]], [30_000, ['a', 'b']]);
+  told();
+  t.equal(set.drop('k', 'a'), false, 'the next one takes its place');
+  t.same(told(), [[30_000, 'b']]);
+  hold('c', 5_000);
+  hold('b', 2_000);
+  t.equal(set.interval('k'), 2_000);
+  told();
+  t.equal(set.drop('k', 'c'), false);
+  t.same([told(), set.size], [[[2_000, 'b']], 1]);
+  t.equal(set.drop('k', 'b'), true, 'the last');
+  t.same([set.takeChanges(), set.size, set.interval('k')], [{ add: [], remove: ['k'] }, 0, undefined]);
 });
 
 t.test('targets carry what their type of check knows, and cross the socket', async (t) => {

@@ -24,7 +24,7 @@ interface Case {
   count: number;
   last: BootMs;
   failure: ReportedFailure;
-  /** Since when a probe's word is waited for. */
+  /** Since when a probe's word is waited for; not while it is out. */
   awaiting: BootMs | undefined;
   probed: BootMs | undefined;
   /** It is out until then. */
@@ -77,7 +77,7 @@ export class Reports<Row> {
       this.#cases.delete(row);
       return wasOut;
     }
-    if (wasOut || one.awaiting === undefined || at < one.awaiting) return false;
+    if (one.awaiting === undefined || at < one.awaiting) return false;
     this.#eject(one, at);
     return true;
   }
@@ -112,10 +112,6 @@ export class Reports<Row> {
   ejection(row: Row): Ejection | undefined {
     const one = this.#cases.get(row);
     return one?.until === undefined ? undefined : { count: one.count, failure: one.failure, until: one.until };
-  }
-
-  forget(row: Row): void {
-    this.#cases.delete(row);
   }
 
   #eject(one: Case, now: BootMs): void {
