@@ -336,6 +336,11 @@ t.test('the cap (R12), reports (R20) and the floor (R11)', async (t) => {
     rows[0]!.ejected = false;
     judge(rows, 1, never);
     t.same(ids(rows), ['1']);
+    rows[0]!.ejected = true;
+    rows[0]!.column = 'fails';
+    rows[0]!.hard = true;
+    judge(rows, 1, never);
+    t.same(ids(rows), ['2'], 'what fails besides is not');
   });
 
   t.test('reports do not take what the guard holds', async (t) => {
@@ -346,6 +351,16 @@ t.test('the cap (R12), reports (R20) and the floor (R11)', async (t) => {
     judge(rows, 1, never);
     t.same(ids(rows), ['1', '2']);
   });
+
+  t.test(
+    'what the registry calls critical or draining is not of the priority, and the cap keeps none of it',
+    async (t) => {
+      const rows = [made(1), made(2), made(3, { state: 'critical' }), made(4, { state: 'draining' })];
+      for (const row of rows) row.column = 'fails';
+      judge(rows, 0.5, (row) => Number(row.id));
+      t.same(ids(rows), ['2']);
+    },
+  );
 
   t.test('among those that were never seen to pass, the first stay', async (t) => {
     const rows = [made(1), made(2), made(3), made(4)];

@@ -42,14 +42,15 @@ export function judge(rows: Iterable<CatalogRow>, softCap: number, lastSuccess: 
     const newestFirst = failing.map((row) => ({ row, at: lastSuccess(row) ?? Number.NEGATIVE_INFINITY }));
     newestFirst.sort((a, b) => (a.at === b.at ? 0 : b.at - a.at));
     for (const { row } of newestFirst.slice(0, over)) row.answerable = true;
-    left += Math.min(over, failing.length);
+    left += over;
   }
   if (left === 0) for (const row of ejected) row.answerable = true;
 }
 
 /**
- * R11 on one set of rows (a service's, or those of a tag or port): what R10 and R12 left, or the first of
- * the steps that is not empty. What belongs to others is in none of them (R19). `newestSuccess` gives the newest last success of the whole service.
+ * R11 on one set of rows that stand, listed or held (a service's, or those of a tag or port): what R10 and R12 left, or
+ * the first of the steps that is not empty. What belongs to others is in none of them (R19). `newestSuccess` gives the
+ * newest last success of the whole service.
  */
 export function floor(
   rows: readonly CatalogRow[],
@@ -69,7 +70,7 @@ export function floor(
   const draining = own.filter((row) => row.listed && row.draining && notFailing(row));
   if (draining.length > 0) return { rows: draining, step: 'draining' };
   const listed = own.filter((row) => row.listed);
-  const last = listed.length > 0 ? listed : own.filter((row) => row.hold !== undefined);
+  const last = listed.length > 0 ? listed : own;
   const newest = newestSuccess();
   if (newest !== undefined) {
     const recent = last.filter((row) => {

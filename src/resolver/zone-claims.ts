@@ -142,7 +142,6 @@ function crowdOf(holders: readonly Holder<Zone>[]): Map<Zone, Listing> {
     const since = row.listedSince;
     const known = crowd.get(zone);
     if (known === undefined) crowd.set(zone, { since, service: service.name, others: Number.NEGATIVE_INFINITY });
-    else if (known.service === service.name) known.since = Math.max(known.since, since);
     else if (since <= known.since) known.others = Math.max(known.others, since);
     else crowd.set(zone, { since, service: service.name, others: known.since });
   }
