@@ -287,6 +287,7 @@ t.test('the names of metrics are a contract', async (t) => {
     'holdfast_prober_stale',
     'holdfast_prober_stretch',
     'holdfast_prober_targets',
+    'holdfast_prober_unprobed',
     'holdfast_queries_by_type_total',
     'holdfast_queries_total',
     'holdfast_registry_confirmed_age_seconds',

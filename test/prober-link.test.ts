@@ -5,6 +5,7 @@ import { type AddressInfo, connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { SESSION_HEADER } from '../src/prober/feed.js';
+import { ProberCoverage } from '../src/resolver/prober-coverage.js';
 import { ProberLink } from '../src/resolver/prober-link.js';
 import {
   clock,
@@ -332,4 +333,57 @@ t.test('link and prober together', async (t) => {
     await until(() => open() <= before);
     t.ok(open() <= before);
   });
+});
+
+t.test('R14: a prober that lives and does not probe all that it is told to', async (t) => {
+  let passed = 0;
+  const later = {
+    now: () => {
+      const { boot, wall } = clock.now();
+      return { boot: boot + passed, wall };
+    },
+  };
+  const { link, path, events } = await openLink(t, { clock: later });
+  link.setTargets(targets(6));
+  const prober = await handProber(path);
+  t.teardown(() => prober.close());
+  const keys = targets(6).map(({ key }) => key);
+  /** Some seconds, in each of which it says that it lives, and what it has found. */
+  const seconds = async (count: number, said: number, found: readonly string[]) => {
+    for (let i = 0; i < count; i++) {
+      passed += 1_000;
+      const at = later.now().boot;
+      const results = found.map((key) => ({ key, at, interval: 5_000, took: 1 }));
+      if (results.length > 0) prober.say({ op: 'results', results });
+      prober.say({ op: 'alive', at, targets: said, late: 0, localErrors: 0 });
+      await until(() => (link.status().lastHeardMs ?? 1e9) < 900);
+    }
+  };
+  const told = () => ({ unprobed: link.status().unprobed, said: events().filter((event) => /partial/.test(event)) });
+  prober.say({ op: 'hello', pid: 1, version: 'other', wall: 1 });
+  await seconds(40, 6, keys.slice(0, 1));
+  t.same(told(), { unprobed: undefined, said: [] }, 'results come, if slowly');
+  await seconds(25, 2, keys.slice(0, 2));
+  t.same(told(), { unprobed: 4, said: ['prober-partial'] }, 'it has but two of them');
+  await seconds(40, 6, keys);
+  t.same(told(), { unprobed: undefined, said: ['prober-partial', 'prober-partial-ended'] });
+  await seconds(40, 6, []);
+  t.equal(told().unprobed, 6, 'it has all of them, and finds nothing out');
+});
+
+t.test('R14: what is handed out and taken back all the time is not left out', async (t) => {
+  const coverage = new ProberCoverage(0);
+  for (let at = 0; at < 100_000; at += 1_000) {
+    coverage.heard(at);
+    const handed = 1_000 + (at % 7_000);
+    // What it says is seconds old.
+    coverage.note(handed, 1_000 + ((at + 4_000) % 7_000), () => 5_000, at);
+    t.equal(coverage.unprobed, 0);
+  }
+  const growing = new ProberCoverage(0);
+  for (let at = 0; at < 100_000; at += 1_000) {
+    growing.heard(at);
+    growing.note(at, Math.max(0, at - 3_000), () => 5_000, at);
+    t.equal(growing.unprobed, 0);
+  }
 });

@@ -100,6 +100,8 @@ export interface ProberStatus {
   late?: boolean;
   /** R15: what it lacked in the last 10 s, such as `EMFILE`. */
   short?: string;
+  /** R14: so many targets it did not probe lately, alive as it is; absent: it probes all. */
+  unprobed?: number;
   /** Why its plain TCP checks are done without native calls; absent: they are not. */
   portable?: string;
   /** R16: families whose timeouts are not believed at present, since when. */

@@ -108,6 +108,7 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
   if (prober.state === 'ok' && prober.short !== undefined)
     problems.push(`probes fail by a fault of this host (${prober.short}): they do not count (R15)`);
   if (prober.state === 'ok' && prober.late) problems.push(lateText(prober));
+  if (prober.state === 'ok' && prober.unprobed !== undefined) problems.push(partialText(prober));
   if (prober.state === 'stale') problems.push('the prober is silent: dead endpoints are not left out');
   if (prober.state === 'never')
     problems.push('no prober has connected: dead endpoints are not left out (holdfast probe)');
@@ -165,6 +166,10 @@ function unknownToAll({ zones }: Resolver, name: string, zone: string | undefine
 function lateText({ stretch = 1, lateMs = 0 }: StatusDocument['prober']): string {
   const by = stretch > 1 ? `its intervals are ${stretch.toFixed(1)} times as long` : `by ${describeAge(lateMs).text}`;
   return `the prober is late, ${by}: what dies is left out later (R15, R17)`;
+}
+
+function partialText({ unprobed, targets }: StatusDocument['prober']): string {
+  return `the prober lives, and does not probe ${unprobed} of ${targets} endpoints: dead ones among them are not left out (R14)`;
 }
 
 /** UDP and TCP of an address in one line. */

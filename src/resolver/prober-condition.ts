@@ -1,5 +1,5 @@
 /**
- * R15: whether the prober is late, or short of what it needs, by its own word. One line at the beginning and one at the
+ * R15: whether the prober is late, or short of what it needs, by its own word, or leaves out endpoints. One line at the beginning and one at the
  * end; it has to be well for a while before it is called so.
  */
 import type { FromProber } from '../prober/feed.js';
@@ -22,6 +22,7 @@ export class ProberCondition {
   readonly #log: Log;
   #late: Trouble | undefined;
   #short: Trouble | undefined;
+  #partial: Trouble | undefined;
   #localErrors: number | undefined;
   #wasLate = false;
   /** The latest words, for the status. */
@@ -40,12 +41,18 @@ export class ProberCondition {
     return this.#short !== undefined;
   }
 
+  /** R14: it lives, and does not probe all that it was told to. What it lacks, or is late with, is told as that. */
+  get isPartial(): boolean {
+    return this.#partial !== undefined;
+  }
+
   /** Another prober: it counts from nothing. */
   begin(): void {
     this.#localErrors = undefined;
   }
 
-  note({ late, localErrors, stretch = 1, reason }: Alive, now: BootMs): void {
+  /** @param unprobed how many targets it does not probe */
+  note({ late, localErrors, stretch = 1, reason }: Alive, unprobed: number, now: BootMs): void {
     this.stretch = stretch;
     this.reason = reason;
     const more = localErrors - (this.#localErrors ?? localErrors);
@@ -63,6 +70,11 @@ export class ProberCondition {
       localErrors: more,
       reason,
       meaning: 'probes fail by a fault of this host, which says nothing about endpoints (R15)',
+    });
+    const isPartial = unprobed > 0 && this.#short === undefined && this.#late === undefined;
+    this.#partial = this.#turn(this.#partial, isPartial, now, 'prober-partial', {
+      unprobed,
+      meaning: 'it lives, and says nothing of these: dead ones among them are answered (R14)',
     });
   }
 

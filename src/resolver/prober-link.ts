@@ -20,6 +20,7 @@ import { BootClock } from '../system/boot-clock.js';
 import type { BootMs, Clock, Ms } from '../system/clock.js';
 import { KeptUnixSocket, type SocketChange } from '../system/unix-socket.js';
 import { ProberCondition } from './prober-condition.js';
+import { ProberCoverage } from './prober-coverage.js';
 import type { Log } from './resolver.js';
 import { WaitingProbers } from './waiting-probers.js';
 
@@ -60,6 +61,7 @@ interface Session {
   stalled?: NodeJS.Timeout;
   /** The last word of this one, or its coming. */
   heard: BootMs;
+  readonly coverage: ProberCoverage;
   readonly self: Self;
 }
 
@@ -186,6 +188,7 @@ export class ProberLink {
       ...(this.condition.stretch > 1 ? { stretch: this.condition.stretch } : {}),
       ...(this.condition.isLate ? { late: true } : {}),
       ...(this.condition.isShort ? { short: this.condition.reason ?? 'unknown' } : {}),
+      ...(this.condition.isPartial ? { unprobed: this.#session?.coverage.unprobed ?? 0 } : {}),
     };
   }
 
@@ -230,7 +233,9 @@ export class ProberLink {
       this.#log('warn', 'prober-replaced', { pid: this.#session.self.pid });
       this.#close({ op: 'replaced' });
     }
-    const session: Session = { id, out, untold: new Map(this.#targets), heard: this.#clock.now().boot, self: {} };
+    const now = this.#clock.now().boot;
+    const untold = new Map(this.#targets);
+    const session: Session = { id, out, untold, heard: now, coverage: new ProberCoverage(now), self: {} };
     this.#session = session;
     this.#latest = session.self;
     this.condition.begin();
@@ -271,7 +276,9 @@ export class ProberLink {
       this.#hear(session, message, now);
       if (message.op === 'results') for (const result of message.results) results.push(result);
     }
-    if (results.length > 0) this.#onResults(results);
+    if (results.length === 0) return;
+    session.coverage.heard(now);
+    this.#onResults(results);
   }
 
   #hear(session: Session, message: FromProber, now: BootMs): void {
@@ -290,9 +297,17 @@ export class ProberLink {
       session.self.late = message.late;
       session.self.localErrors = message.localErrors;
       session.self.portable = message.portable;
-      this.condition.note(message, now);
+      session.coverage.note(this.#targets.size, message.targets, () => this.#shortest(message.stretch), now);
+      this.condition.note(message, session.coverage.unprobed, now);
       if (message.conntrack !== undefined) this.#onConntrack(message.conntrack);
     }
+  }
+
+  /** The shortest interval of all targets, so much longer. */
+  #shortest(stretch = 1): Ms {
+    let least = Number.POSITIVE_INFINITY;
+    for (const { interval } of this.#targets.values()) least = Math.min(least, interval);
+    return least * stretch;
   }
 
   /** Sends what the session was not told yet, as long as the prober reads. */

@@ -45,6 +45,12 @@ export const HEALTH_METRICS: readonly Declaration[] = [
     read: ({ status: { prober } }) => one(flag(prober.short !== undefined)),
   },
   {
+    name: 'holdfast_prober_unprobed',
+    help: 'Endpoints that the prober leaves out although it lives: it hangs in part, or is of another version (R14).',
+    kind: 'gauge',
+    read: ({ status: { prober } }) => one(prober.unprobed ?? 0),
+  },
+  {
     name: 'holdfast_suspect_self',
     help: '1 while timeouts of probes are not believed, because so much timed out at once (R16).',
     kind: 'gauge',

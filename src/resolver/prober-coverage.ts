@@ -1,0 +1,49 @@
+/**
+ * Whether a prober that lives probes what it was told to. One that hangs in part, or of another version, says that it
+ * is alive all the same, and what it says nothing of is answered, dead or not (R14). Pure.
+ */
+import type { BootMs, Ms } from '../system/clock.js';
+
+/** So long at a time is compared: what was handed out just now has not arrived everywhere. */
+const WINDOW_MS: Ms = 10_000;
+/** Without a single result for so many of the shortest interval nothing is probed. */
+const IDLE_INTERVALS = 3;
+
+export class ProberCoverage {
+  #began: BootMs;
+  #lastResult: BootMs;
+  /** In this window: the fewest that it had, and the most that it said to have. */
+  #fewest = Number.POSITIVE_INFINITY;
+  #most = 0;
+  /** Targets that it does not probe, as of the last window. */
+  unprobed = 0;
+
+  constructor(now: BootMs) {
+    this.#began = now;
+    this.#lastResult = now;
+  }
+
+  /** Results have come. */
+  heard(now: BootMs): void {
+    this.#lastResult = now;
+  }
+
+  /**
+   * With each word of it.
+   * @param handed targets that were handed out
+   * @param said how many it says to have
+   * @param interval the shortest at which one is probed, as it is really kept
+   */
+  note(handed: number, said: number, interval: () => Ms, now: BootMs): void {
+    if (handed === 0) this.#lastResult = now;
+    this.#fewest = Math.min(this.#fewest, handed);
+    this.#most = Math.max(this.#most, said);
+    if (now - this.#began < WINDOW_MS) return;
+    const quiet = now - this.#lastResult;
+    const isIdle = quiet > WINDOW_MS && quiet > IDLE_INTERVALS * interval();
+    this.unprobed = isIdle ? this.#fewest : Math.max(0, this.#fewest - this.#most);
+    this.#began = now;
+    this.#fewest = Number.POSITIVE_INFINITY;
+    this.#most = 0;
+  }
+}
