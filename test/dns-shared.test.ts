@@ -1,6 +1,7 @@
 /** Several zones that have one name server as their registry: what it may be asked is for all of them together. */
 import t from 'tap';
 import { RCODE, TYPE } from '../src/dns/constants.js';
+import { following, until } from './consul-fixture.js';
 import {
   type Asked,
   a,
@@ -70,4 +71,18 @@ t.test('80 zones of one server are transferred with 50 requests a second, and qu
   t.ok(fake.mostUnderWay <= 50, `${fake.mostUnderWay} under way`);
   const last = fake.asked.findLastIndex(({ type }) => type === TYPE.SOA);
   t.equal(last, 79, 'no zone is transferred before all serials are known');
+});
+
+t.test('names of a server that takes its time for each question are heard', async (t) => {
+  const fake = await FakeNameServer.start(t);
+  fake.answer = (asked) => {
+    const { id, name, type } = asked;
+    if (type === TYPE.SRV) return [encode(id, { name, type }, [srv(name, 80, `web.${ZONE}`)])];
+    return type === TYPE.A ? [encode(id, { name, type }, [a(name, 10, 0, 0, 1)])] : answerNames(asked);
+  };
+  fake.delay = 2_800;
+  const { rows, reports } = following(t, registryOf(t, [fake], { names: namesOf('slow').slice(0, 1) }));
+  await until('an answer', () => reports.length > 0);
+  t.match(reports, [{ kind: 'list' }]);
+  t.match(rows.get('slow0'), [{ address: '10.0.0.1' }]);
 });

@@ -1,5 +1,6 @@
 /** Another name server as a registry: a whole zone by transfer, or names that are looked up. */
 import { setMaxListeners } from 'node:events';
+import { showListen } from '../config/addresses.js';
 import type { Cidr, DnsRegistryConfig, LimitsConfig } from '../config/types.js';
 import type { Message } from '../dns/read-message.js';
 import type { Ms } from '../system/clock.js';
@@ -10,7 +11,7 @@ import { DnsLookups } from './dns-lookups.js';
 import { listenForNotify } from './dns-notify.js';
 import { DnsTransfer, TRANSFER_MS } from './dns-transfer.js';
 import type { TsigKey } from './dns-tsig.js';
-import { placeText, registryIdentity } from './identity.js';
+import { registryIdentity } from './identity.js';
 import { Members } from './members.js';
 import { SHARED_PACE } from './pace.js';
 import { AddressPolicy } from './rows.js';
@@ -21,8 +22,11 @@ export interface DnsRegistryOptions {
   readonly allowAddresses: readonly Cidr[];
 }
 
+/** For one question, and a little more. */
 const ROUND_MS: Ms = 10_000;
-/** For a name with its targets, beside what a silent server costs: other zones may ask the same server. */
+/** Of a name, of an address of either kind, and of the serial. */
+const QUESTIONS_A_NAME = 4;
+/** For each name with its targets, beside what a slow server costs: other zones may ask the same server. */
 const NAME_MS: Ms = 1_000;
 
 export class DnsRegistry implements Adapter {
@@ -43,14 +47,14 @@ export class DnsRegistry implements Adapter {
     this.interval = config.interval;
     this.credentials = new CredentialFiles(config.tsigKeyFile, {}, () => this.#transfer?.readAnew());
     this.#config = config;
-    this.#members = new Members(servers.map(placeText));
+    this.#members = new Members(servers.map(showListen));
     const policy = new AddressPolicy(allowAddresses, false);
     if (names === undefined) {
       this.deadline = servers.length * (ROUND_MS + TRANSFER_MS);
       const mono = (): Ms => performance.now();
       this.#transfer = new DnsTransfer({ servers, zone, port, policy, limits, mono });
     } else {
-      this.deadline = servers.length * ROUND_MS + names.length * NAME_MS;
+      this.deadline = servers.length * QUESTIONS_A_NAME * ROUND_MS + names.length * NAME_MS;
       this.#lookups = new DnsLookups({ names, port, policy });
     }
   }

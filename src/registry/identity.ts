@@ -1,6 +1,7 @@
 /** The identity of a registry: what a snapshot and a report belong to. */
 import { createHash } from 'node:crypto';
-import type { ListenAddress, RegistryConfig } from '../config/types.js';
+import { showListen } from '../config/addresses.js';
+import type { RegistryConfig } from '../config/types.js';
 
 /** One registry, without secrets, such as `file:/etc/holdfast/services.yaml`; a part of one with its filter. */
 export function registryIdentity(config: RegistryConfig): string {
@@ -27,15 +28,10 @@ export function registryPlace(config: RegistryConfig): string {
       return `${[...addresses].sort().join(',')}${parts.join('')}${config.mirror === 'asked' ? '#asked' : ''}`;
     }
     case 'dns':
-      return `${config.servers.map(placeText).join(',')}/${config.names?.join(',') ?? config.zone}`;
+      return `${config.servers.map(showListen).join(',')}/${config.names?.join(',') ?? config.zone}`;
     case 'http':
       return shownUrl(config.url);
   }
-}
-
-/** `192.0.2.1:53`, `[2001:db8::1]:53`. */
-export function placeText({ address, port }: ListenAddress): string {
-  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
 }
 
 /** A URL as it may be shown and kept: what it asks for may be a secret, and stands as a digest that tells it apart. */

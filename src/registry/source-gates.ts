@@ -1,6 +1,6 @@
 /** The gates of the servers that registries are asked at: one each, whoever asks, so that zones share what it may bear. */
+import { showListen } from '../config/addresses.js';
 import type { ListenAddress } from '../config/types.js';
-import { placeText } from './identity.js';
 import { type GateLimits, RequestGate } from './request-gate.js';
 
 /**
@@ -18,7 +18,7 @@ export function gateOf(url: string): RequestGate {
 
 /** Of a name server, over UDP and TCP together. */
 export function gateOfNameServer(server: ListenAddress): RequestGate {
-  return gateAt(placeText(server));
+  return gateAt(showListen(server));
 }
 
 function gateAt(place: string): RequestGate {

@@ -24,7 +24,11 @@ export type DnsFault =
   /** A bit of the first record is another. */
   | { readonly kind: 'flip' }
   /** Answers as they are, without any record in them. */
-  | { readonly kind: 'no-data' };
+  | { readonly kind: 'no-data' }
+  /** Answers name other servers, and nothing else. */
+  | { readonly kind: 'referral' }
+  /** Answers are marked as cut and have no record, over TCP, too. */
+  | { readonly kind: 'truncated' };
 
 const HEADER = 12;
 const DRIP_MS = 200;
@@ -183,6 +187,15 @@ function bare(query: Buffer, rcode: number, truncated = false): Buffer {
   return reply;
 }
 
+/** The name that is asked for has name servers, the first of which has that name. */
+function referral(query: Buffer): Buffer {
+  const reply = bare(query, 0);
+  reply[2] = 0x80;
+  reply.writeUInt16BE(1, 8);
+  const name = [0xc0, HEADER];
+  return Buffer.concat([reply, Buffer.from([...name, 0, 2, 0, 1, 0, 0, 0, 5, 0, name.length, ...name])]);
+}
+
 function spoil(reply: Buffer, query: Buffer, fault: DnsFault | undefined, udp: boolean): Buffer {
   const other = Buffer.from(reply);
   switch (fault?.kind) {
@@ -204,6 +217,10 @@ function spoil(reply: Buffer, query: Buffer, fault: DnsFault | undefined, udp: b
       return udp ? bare(query, 0, true) : reply;
     case 'no-data':
       return bare(query, 0);
+    case 'referral':
+      return referral(query);
+    case 'truncated':
+      return bare(query, 0, true);
     default:
       return reply;
   }

@@ -17,6 +17,13 @@ const FAULTS: readonly [name: string, fault: DnsFault, axfr: RegExp, names?: Reg
   ['says SERVFAIL', { kind: 'rcode', rcode: 2 }, /not believable: .*SERVFAIL/],
   ['says REFUSED', { kind: 'rcode', rcode: 5 }, /not believable: .*REFUSED/],
   ['denies everything', { kind: 'rcode', rcode: 3 }, /not believable: .*there is no zone/, /denied \(NXDOMAIN\)/],
+  [
+    'refers to others',
+    { kind: 'referral' },
+    /not believable: .*no SOA/,
+    /not believable: .*a referral to other servers/,
+  ],
+  ['is cut over UDP and TCP', { kind: 'truncated' }, /not believable: .*truncated over TCP/],
   ['says garbage', { kind: 'garbage' }, /no answer to (SOA|SRV), but \d+ that were none/],
   ['answers with another id', { kind: 'wrong-id' }, /no answer to (SOA|SRV), but \d+ that were none/],
   ['is cut, over UDP and TCP', { kind: 'cut' }, /closed (without an answer|in the middle of the transfer)/],
