@@ -28,6 +28,8 @@ const STALL_MS = 5;
 /** What a scheduler makes of two threads on one core is no stall of ours. */
 const MOST_OVER_EQUAL = 1.5;
 const MOST_OVER_CALM = 2;
+/** With nothing to disturb it but the machine, which makes everything wait at times. */
+const MOST_OVER_ALONE = 2;
 /** The asker is the clock of this measurement: nothing may come between. */
 const CLIENT_PRIORITY = -15;
 
@@ -44,43 +46,52 @@ await atWorkbench(async (bench) => {
   const registry = data.registryFile();
   const file = data.list('asked', (i) => `${serviceName(i)}.${ZONE} SRV`);
   const flipping = { title: '**holdfast, verdicts change**', rounds: [] };
+  const wide = { title: '**holdfast with both cores, verdicts change**', rounds: [] };
   const calm = { title: 'holdfast, nothing changes', rounds: [] };
-  const equals = [];
+  const loops = [];
   const burns = [];
   for (let round = 0; round < rounds; round++) {
-    const { still, moved, burnMs, heldBack } = await measure(bench, registry, file);
-    if (heldBack < (endpoints * (SURVIVES - 1)) / SURVIVES) throw new Error(`only ${heldBack} were held back`);
+    const { still, moved, burnMs } = await measure(bench, registry, file, SERVER_CORE);
     calm.rounds.push(still);
     flipping.rounds.push(moved);
     burns.push(burnMs);
+    wide.rounds.push((await measure(bench, registry, file)).moved);
     if (round === 0) {
-      for (const priority of [0, PRIORITY]) {
-        const port = await bench.port();
-        const rest = (SECONDS * 1000) / FLIPS - burnMs;
-        const args = [port, priority, 1, Math.round(burnMs), Math.round(rest)].map(String);
-        const running = bench.start(bench.tool('c-loop'), args, { core: SERVER_CORE });
-        running.freeze();
-        const title = priority === 0 ? 'C loop, equal burn' : `C loop at holdfast's priority (${priority}), equal burn`;
-        equals.push({ title, port, running, rounds: [] });
-      }
+      const rest = (SECONDS * 1000) / FLIPS - burnMs;
+      const burn = [1, Math.round(burnMs), Math.round(rest)];
+      loops.push(
+        await startLoop(bench, 'C loop, nothing else on its core', [PRIORITY]),
+        await startLoop(bench, 'C loop, equal burn', [0, ...burn]),
+        await startLoop(bench, `C loop at holdfast's priority (${PRIORITY}), equal burn`, [PRIORITY, ...burn]),
+      );
     }
-    for (const { port, running, rounds } of equals) {
+    for (const { port, running, rounds } of loops) {
       running.thaw();
       rounds.push(await steadily(bench, port, file));
       running.freeze();
     }
-    const seen = [flipping, calm, ...equals].map(({ rounds }) => ms(rounds.at(-1).maxUs / 1000));
+    const seen = [flipping, wide, calm, ...loops].map(({ rounds }) => ms(rounds.at(-1).maxUs / 1000));
     say(`round ${round + 1} of ${rounds}, load ${load()}, most in ms: ${seen.join(', ')}; ${ms(burnMs)} ms a flip`);
   }
-  report([flipping, calm, ...equals], median(burns));
+  report([flipping, wide, calm, ...loops], median(burns));
 });
 
 function steadily(bench, port, file, seconds = SECONDS) {
   return askSteadily(bench, port, file, { rate: RATE, seconds, timeoutMs: 2_000, priority: CLIENT_PRIORITY });
 }
 
-/** One resolver: warmed up, then asked while nothing changes, then while everything fails and comes back. */
-async function measure(bench, registry, file) {
+async function startLoop(bench, title, more) {
+  const port = await bench.port();
+  const running = bench.start(bench.tool('c-loop'), [port, ...more].map(String), { core: SERVER_CORE });
+  running.freeze();
+  return { title, port, running, rounds: [] };
+}
+
+/**
+ * One resolver: warmed up, then asked while nothing changes, then while everything fails and comes back.
+ * @param core the only one that it may use; undefined: any
+ */
+async function measure(bench, registry, file, core) {
   const { endpoints } = options;
   const folder = bench.folder('holdfast');
   const [port, admin] = [await bench.port(), await bench.port()];
@@ -88,7 +99,7 @@ async function measure(bench, registry, file) {
     zone: { check: { type: 'tcp', rise: 1, fall: 1, interval: '5s', timeout: '1s', pinned: true } },
     more: { admin: `127.0.0.1:${admin}` },
   });
-  const resolver = bench.start(process.execPath, serveArguments(config, 'batched'), { core: SERVER_CORE });
+  const resolver = bench.start(process.execPath, serveArguments(config, 'batched'), { core });
   await ask(port, `${serviceName(0)}.${ZONE}`, 'SRV', { timeout: 30_000, accept: (reply) => reply.answers > 0 });
   const inside = new URL('./inside/flipper.mjs', import.meta.url).pathname;
   const args = ['-n', '15', process.execPath, inside, join(folder, 'run', 'prober.sock'), String(SURVIVES)];
@@ -111,7 +122,8 @@ async function measure(bench, registry, file) {
   });
   await prober.kill();
   await resolver.kill();
-  return { still, moved, burnMs: moved.burnMs, heldBack };
+  if (heldBack < (endpoints * (SURVIVES - 1)) / SURVIVES) throw new Error(`only ${heldBack} were held back`);
+  return { still, moved, burnMs: moved.burnMs };
 }
 
 async function until(look) {
@@ -159,11 +171,11 @@ function report(servers, burnMs) {
     server.rounds[0].ownUs === undefined ? '-' : ms(median(of(server, 'ownUs'))),
     count(server.rounds.reduce((sum, { sent, received }) => sum + sent - received, 0)),
   ]);
-  const [flipping, calm, ...equals] = servers;
+  const [flipping, wide, calm, alone, ...equals] = servers;
   const most = (server) => median(of(server, 'maxUs'));
   const facts = [
     `${count(endpoints)} endpoints in services of ${EACH}, all probed as \`prober.sock\` sees it; nine in ten fail at once, and come back 2 s later: ${count((endpoints * (SURVIVES - 1)) / SURVIVES)} are held back between; ${burnMs.toFixed(0)} ms of CPU of the resolver's other threads each time`,
-    `${count(RATE)} queries a second for ${SECONDS} s in each of ${rounds} rounds, servers in turns; the whole server on core 0, who asks and who makes results up on core 1, the former first`,
+    `${count(RATE)} queries a second for ${SECONDS} s in each of ${rounds} rounds, servers in turns; the whole server on core 0 where not said otherwise, who asks and who makes results up on core 1, the former first`,
     'a new resolver in each round, warmed up for 2 s; "own clock" is the bucket of the answer thread’s histogram that the slowest batch was in, from its receipt to its sending',
   ];
   writeSection('verdicts', 'While verdicts change what is answered', 'npm run bench:verdicts', facts, [
@@ -181,19 +193,21 @@ function report(servers, burnMs) {
       rows,
     ),
     '',
-    goal('longest answer while verdicts change, median of the rounds, ms', most(flipping), STALL_MS, ms),
+    goal('longest answer while verdicts change, with both cores, median of the rounds, ms', most(wide), STALL_MS, ms),
+    goal('longest answer while verdicts change, on one core, median of the rounds, ms', most(flipping), STALL_MS, ms),
     goal(
-      'longest batch by the answer thread’s own clock, median of the rounds, ms',
+      'longest batch by the answer thread’s own clock, on one core, median of the rounds, ms',
       median(of(flipping, 'ownUs')),
       STALL_MS,
       ms,
     ),
     goal(
       'lost',
-      flipping.rounds.reduce((sum, { sent, received }) => sum + sent - received, 0),
+      [...flipping.rounds, ...wide.rounds].reduce((sum, { sent, received }) => sum + sent - received, 0),
       0,
       count,
     ),
+    goal(`longest, holdfast / ${alone.title}`, most(flipping) / most(alone), MOST_OVER_ALONE, times),
     ...equals.map((one) =>
       goal(`longest, holdfast / ${one.title}`, most(flipping) / most(one), MOST_OVER_EQUAL, times),
     ),
