@@ -229,6 +229,20 @@ t.test(
   },
 );
 
+t.test('no error repeats what may be a secret in a URL, however it is written', async (t) => {
+  const bad: [registry: string, shown: string][] = [
+    ['{ type: http, url: "me:hush@host/sd" }', '"...@host/sd"'],
+    ['{ type: http, url: "ftp://host/sd?key=hush" }', '"ftp://host/sd?..."'],
+    ['{ type: http, url: "http://me:hu/sh@host/sd?key=hush" }', '"http://...@host/sd?..."'],
+    ['{ type: etcd, endpoints: "http://me:hush@host:1" }', '"http://...@host:1"'],
+    ['{ type: etcd, endpoints: ["http://host:1/v3?key=hush"] }', '"http://host:1/v3?..."'],
+    ['http://me:hush@host:1', '"http://...@host:1"'],
+  ];
+  for (const [registry, shown] of bad) {
+    t.ok(fault(LEAST.replace('{ type: file, path: services.yaml }', registry))?.endsWith(`, got ${shown}`), registry);
+  }
+});
+
 t.test('naming: consul has datacenters and agents', async (t) => {
   const zone = (...lines: string[]) => `${LEAST}${lines.map((line) => `    ${line}\n`).join('')}`;
   const good = read(zone('naming: consul', 'datacenters: [EU-west_1, dc2]', 'agentDns: ["127.0.0.1:8600"]')).zones[0]!;

@@ -39,14 +39,19 @@ export function showPath(path: KeyPath): string {
 
 const MAX_SHOWN = 60;
 
-/** A value as an error shows it, on one line and cut to a bearable length. */
+/** A value as an error shows it, on one line and cut to a bearable length. Errors are logged: it has no secret of a URL. */
 export function showValue(value: unknown): string {
   if (value === null || value === undefined) return 'nothing';
   if (Array.isArray(value)) return 'a list';
   if (typeof value === 'object') return 'a map';
   if (typeof value === 'bigint') return String(value);
-  const text = typeof value === 'string' ? JSON.stringify(value) : String(value);
+  const text = typeof value === 'string' ? JSON.stringify(withoutSecrets(value)) : String(value);
   return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}...` : text;
+}
+
+/** Without credentials and what is asked for, in whatever is meant to be a URL. */
+function withoutSecrets(text: string): string {
+  return text.replace(/^([a-z][a-z\d+.-]*:\/\/)?.*@/is, '$1...@').replace(/(:\/\/[^?]*)\?.*$/s, '$1?...');
 }
 
 /** The known word nearest to a mistyped one, when it is near enough to be meant. */

@@ -207,18 +207,13 @@ export function url<const G extends Given>(description: string, given: G): Made<
         return new Wrong('credentials do not belong in a URL');
       }
       if (!parsed || !['http:', 'https:'].includes(parsed.protocol)) {
-        return expected('a URL such as http://127.0.0.1:8500', withoutSecrets(input));
+        return expected('a URL such as http://127.0.0.1:8500', input);
       }
       return input as string;
     },
     description,
     given,
   ) as Made<string, G>;
-}
-
-/** What was written for a URL, as an error may repeat it: errors are logged. */
-function withoutSecrets(input: unknown): unknown {
-  return typeof input === 'string' ? input.replace(/\/\/[^/]*@/, '//...@').replace(/\?.*$/s, '?...') : input;
 }
 
 /** The `http` or `https` URL of a server as a whole. Without the last slash. */
@@ -231,9 +226,7 @@ export function origin<const G extends Given>(description: string, given: G): Ma
       if (!result.success) return new Wrong(result.error.issues[0]!.message);
       const parsed = new URL(result.data as string);
       const bare = parsed.pathname === '/' && parsed.search === '' && parsed.hash === '';
-      return bare
-        ? parsed.origin
-        : expected('a URL without a path, such as http://127.0.0.1:2379', withoutSecrets(input));
+      return bare ? parsed.origin : expected('a URL without a path, such as http://127.0.0.1:2379', input);
     },
     description,
     given,
