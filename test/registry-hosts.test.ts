@@ -68,6 +68,10 @@ t.test('what it was last is remembered, over restarts, failures and silence', as
   t.same(await silent.hosts.addresses('a.example'), ['10.0.0.1']);
   const moved = hosts(t, () => found('10.0.0.9'), text);
   t.same(await moved.hosts.addresses('a.example'), ['10.0.0.9'], 'a new word wins');
+  const both = '{"version":1,"hosts":{"a.example":["10.0.0.1","fd00::1"]}}';
+  const half = hosts(t, () => ({ kind: 'addresses', addresses: ['10.0.0.9'], unknown: 6 }), both);
+  t.same(await half.hosts.addresses('a.example'), ['10.0.0.9', 'fd00::1'], 'a family of which there is no word stands');
+  t.same(await half.hosts.addresses('a.example'), ['10.0.0.9', 'fd00::1']);
 });
 
 t.test('a file that is not ours, or damaged, is nothing', async (t) => {

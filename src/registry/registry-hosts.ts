@@ -9,9 +9,9 @@ import { isIP, type LookupFunction } from 'node:net';
 import { replaceFile } from '../system/atomic-file.js';
 import type { Ms } from '../system/clock.js';
 
-/** What asking brought; `nobody`: there is no server to ask. */
+/** What asking brought; `nobody`: there is no server to ask; `unknown`: the family that nobody could say anything of. */
 export type HostFound =
-  | { readonly kind: 'addresses'; readonly addresses: readonly string[] }
+  | { readonly kind: 'addresses'; readonly addresses: readonly string[]; readonly unknown?: 4 | 6 }
   | { readonly kind: 'failed'; readonly reason: string }
   | { readonly kind: 'nobody' };
 
@@ -88,10 +88,14 @@ export class RegistryHosts {
     if (found.kind === 'failed') throw new Error(found.reason);
     const addresses =
       found.kind === 'addresses'
-        ? found.addresses
+        ? [...found.addresses, ...this.#kept(host, found.unknown)]
         : (await systemLookup(host, { all: true, verbatim: true })).map(({ address }) => address);
     this.#remember(host, addresses.slice(0, MAX_ADDRESSES));
     return addresses;
+  }
+
+  #kept(host: string, family: 4 | 6 | undefined): readonly string[] {
+    return (this.#known.get(host) ?? []).filter((address) => isIP(address) === family);
   }
 
   #remember(host: string, addresses: readonly string[]): void {
