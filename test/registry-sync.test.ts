@@ -194,6 +194,41 @@ t.test('the sync loop reports what its adapter sees, and outlives what the adapt
   t.equal(adapter.closed, true);
 });
 
+t.test(
+  'R31: what nobody thought of is a fault of its own source, and not the last thing that is heard of it',
+  async (t) => {
+    const a = listing('a', '10.0.0.1');
+    const adapter = new ScriptedAdapter(
+      async () => list([a], { revision: 'soon' }),
+      async () => list([a]),
+      async () => list([a]),
+    );
+    const reports: Report[] = [];
+    await new Promise<void>((resolve) => {
+      const loop: SyncLoop = new SyncLoop(adapter, {
+        clock: { now: () => ({ boot: reports.length, wall: 0 }) },
+        random: () => 0,
+        limits: LIMITS,
+        emit: (report) => {
+          reports.push(report);
+          if (reports.length === 2) throw new Error('it cannot be passed on');
+          if (reports.length < 4) return;
+          loop.stop();
+          resolve();
+        },
+        watchFailed: (reason) => t.fail(reason),
+      });
+      loop.start(false);
+    });
+    t.same(reports.map(brief), [
+      'unreachable: Cannot convert soon to a BigInt',
+      ['a=10.0.0.1'],
+      'unreachable: it cannot be passed on',
+      ['a=10.0.0.1'],
+    ]);
+  },
+);
+
 t.test('R3: after an outage of ten minutes the reads of a fleet are spread over a minute', async (t) => {
   let seed = 1;
   const random = (): number => (seed = (seed * 16807) % 2147483647) / 2147483647;

@@ -134,8 +134,18 @@ export class SyncLoop {
       }
       if (this.#stopped) return;
       this.#woken = false;
-      pause = await this.#turn();
+      pause = await this.#turn().catch((error) => this.#threw(error));
     }
+  }
+
+  /** What nobody thought of is a fault of this source, and of no other that is asked here (R31). */
+  async #threw(error: unknown): Promise<Ms> {
+    this.#following?.stop();
+    this.#following = undefined;
+    // What was on its way may not have arrived.
+    this.#memory.forget();
+    const reason = error instanceof Error ? error.message : String(error);
+    return await this.#failed({ kind: 'unreachable', reason }).catch(() => this.adapter.interval);
   }
 
   /** One poll and, of a source that can be followed, what comes after it. Returns the pause until the next. */
