@@ -218,8 +218,14 @@ t.test('R7: a store that begins again has an index that went back, or another tr
   const before = await poll(registry);
   t.match(before, { epoch: 'one.consul', revision: '11.11.11' });
   fake.wipe();
+  const asked = fake.requests.length;
   const after = await poll(registry);
   t.match(after, { epoch: 'one.consul', revision: '5.5.5', services: [] });
+  t.same(
+    fake.requests.slice(asked).flatMap(({ path }) => (/^(?:catalog|health)/.test(path) ? [path] : [])),
+    ['catalog/services?stale', 'catalog/services', 'catalog/nodes', 'health/state/any'],
+    'the leader, once it had to be asked',
+  );
   fake.trustDomain = 'two.consul';
   t.match(await poll(registry), { epoch: 'two.consul' });
   fake.faults = { status: { path: /roots/, status: 500 } };

@@ -125,15 +125,17 @@ export class ConsulDatacenter {
   /** Reads all lists, and what is new in them. What was read stays, whether it succeeds or not. */
   async refresh(origin: string, signal: AbortSignal): Promise<Failure | undefined> {
     const known = this.#indexes;
-    const read = (name: ListName): Promise<ListReply | Failure> =>
-      readList(this.#options, origin, PATHS[name], known?.[name], signal);
+    const read = (name: ListName, stale = this.#options.stale): Promise<ListReply | Failure> =>
+      readList({ ...this.#options, stale }, origin, PATHS[name], known?.[name], signal);
     // One first: where it fails, nothing else is asked.
     const first = performance.now();
     const services = await read('services');
     if (isFailure(services)) return services;
     const began = performance.now();
     this.#listMs = began - first;
-    const replies = [...(await Promise.all([read('nodes'), read('checks')])), services];
+    // Where the leader had to be asked it is asked for the others, too.
+    const stale = this.#options.stale && services.index >= (known?.services ?? 0n);
+    const replies = [...(await Promise.all([read('nodes', stale), read('checks', stale)])), services];
     const failure = replies.find((reply) => isFailure(reply));
     if (failure !== undefined) return failure;
     const lists = replies as ListReply[];
