@@ -1,6 +1,7 @@
 /** Answers of Consul as they become rows, and what is to be read next, without a registry. */
 import t from 'tap';
 import { AllChecks } from '../src/registry/consul-all-checks.js';
+import { contentsOf, readServiceAnswer } from '../src/registry/consul-answer.js';
 import { CheckTable } from '../src/registry/consul-check-table.js';
 import { groupKey } from '../src/registry/consul-checks.js';
 import { ConsulMirror } from '../src/registry/consul-mirror.js';
@@ -199,6 +200,12 @@ t.test('rows say what Consul says of an instance', async (t) => {
     [{ Definition: { TCP: 'somewhere:99' } }, { type: 'tcp', port: 99 }],
     [{ Definition: { GRPC: '192.0.2.1:50/health' } }, { type: 'grpc', port: 50 }],
     [{ Definition: { ScriptArgs: ['/bin/sh'] } }, undefined],
+    // R18: what no registry may say is no check; the zone's own is.
+    [{ Definition: { HTTP: 'http://192.0.2.1:0/' } }, undefined],
+    [{ Definition: { HTTP: `http://192.0.2.1/${'a'.repeat(2000)}` } }, undefined],
+    [{ Definition: { HTTP: 'https://192.0.2.1/', TLSServerName: '.web.example' } }, undefined],
+    [{ Definition: { TCP: 'somewhere:0' } }, undefined],
+    [{ Definition: { TCP: 'somewhere' } }, undefined],
   ];
   for (const [more, expected] of tests) {
     t.strictSame(read([service('a')], [check('c', 'passing', 'a', more)]).check, expected, JSON.stringify(more));
@@ -216,6 +223,31 @@ t.test('rows say what Consul says of an instance', async (t) => {
     rows: [{ id: 'a' }],
     notes: [{ where: 'web, a on n1', reason: /check.type must be one of/ }],
   });
+});
+
+t.test('R18: a check of Consul is one for all instances of a service, or none', async (t) => {
+  const common = (...instances: readonly [port: number, test: object | undefined][]): object | undefined => {
+    const Node = { Node: 'n1', Address: '10.0.0.1', ModifyIndex: 1 };
+    const entries = instances.map(([Port, Definition], i) => ({
+      Node,
+      Service: { ID: `i${i}`, Service: 'web', Port, ModifyIndex: 1 },
+      Checks: [{ Node: 'n1', CheckID: `c${i}`, Status: 'passing', ServiceID: `i${i}`, ServiceName: 'web', Definition }],
+    }));
+    const { entries: read } = readServiceAnswer(entries, 'dc1')!;
+    const { check } = contentsOf('web', read.values(), POLICY, new Notes());
+    const mirror = new ConsulMirror(POLICY, 'dc1');
+    mirror.takeServices({ body: { web: [] }, index: 2, filtered: false });
+    mirror.takeNodes({ body: [Node], index: 2, filtered: false });
+    mirror.takeService('web', { body: entries, index: 2, filtered: false });
+    t.strictSame(mirror.contents('web', new Notes())?.check, check, 'on demand it is the same');
+    return check;
+  };
+  const http = (port: number, path = '/health') => ({ HTTP: `http://192.0.2.1:${port}${path}` });
+  t.strictSame(common([8081, http(8081)], [8082, http(8082)]), { type: 'http', path: '/health' }, 'its own port');
+  t.strictSame(common([8081, http(9000)], [8082, http(9000)]), { type: 'http', port: 9000, path: '/health' });
+  t.strictSame(common([8081, { TCP: 'x:8081' }], [8082, undefined]), { type: 'tcp' }, 'one that has none agrees');
+  t.strictSame(common([8081, http(9001)], [8082, http(9002)]), undefined, 'another port for each');
+  t.strictSame(common([80, http(80)], [80, http(80, '/v2/health')], [80, http(80)]), undefined, 'another path');
 });
 
 t.test('what an index that moved means is looked for where nothing explains it', async (t) => {

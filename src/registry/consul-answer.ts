@@ -1,6 +1,6 @@
 /** What Consul answers about one service, by itself: each instance comes with its node and all checks that count for it. */
 import { CheckTable } from './consul-check-table.js';
-import { groupKey, worst } from './consul-checks.js';
+import { CommonTest, groupKey, worst } from './consul-checks.js';
 import { type ConsulNode, checkOfMeta, type Instance, readInstance, readNode, toRow } from './consul-instance.js';
 import type { Notes } from './notes.js';
 import type { ListedCheck, Row, RowState } from './registry.js';
@@ -55,7 +55,7 @@ export function contentsOf(
 ): { readonly rows: readonly Row[]; readonly check: ListedCheck | undefined } {
   const rows: Row[] = [];
   let wish: ListedCheck | undefined;
-  let test: ListedCheck | undefined;
+  const common = new CommonTest();
   for (const { instance, node, state, test: own } of entries) {
     const where = `${name}, ${instance.serviceId} on ${instance.node}`;
     const row = toRow(instance, node, state, policy);
@@ -64,7 +64,7 @@ export function contentsOf(
     const asked = checkOfMeta(instance.meta);
     if (typeof asked === 'string') notes.add(where, asked);
     else wish ??= asked;
-    test ??= own;
+    common.add(own, instance.port);
   }
-  return { rows, check: wish ?? test };
+  return { rows, check: wish ?? common.test };
 }

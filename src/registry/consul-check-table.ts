@@ -8,6 +8,7 @@ import {
   groupKey,
   indexOf,
   isCheck,
+  sameTest,
   stateOf,
   testOf,
   type WholeCheck,
@@ -227,8 +228,4 @@ function known(check: WholeCheck, newest: number): KnownCheck {
   const { Node: node, ServiceID: serviceId = '', ServiceName: service = '', CheckID: id, Status: status } = check;
   const test = serviceId === '' ? undefined : testOf(check);
   return { node, serviceId, service, id, status, state: stateOf(id, status), newest, test };
-}
-
-function sameTest(a: ListedCheck | undefined, b: ListedCheck | undefined): boolean {
-  return a === b || JSON.stringify(a) === JSON.stringify(b);
 }

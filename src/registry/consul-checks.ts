@@ -1,6 +1,6 @@
 /** Consul's checks as they count for rows: the worst of an instance's own and its node's (R5), and what they test (R18). */
+import { readCheck } from './listed-check.js';
 import type { ListedCheck, RowState } from './registry.js';
-import { isPort } from './rows.js';
 
 /** A check as `health/state` and `health/service` give it. */
 export interface ConsulCheck {
@@ -58,19 +58,25 @@ export function stateOf(id: string, status: string): RowState {
 }
 
 /**
- * What a check of Consul tests, as far as it says (R18): agents tell the type alone, and a definition of HTTP without
- * a path is none. The host is never taken.
+ * What a check of Consul tests, as far as it says, and may say (R18): agents tell the type alone, and a definition of
+ * HTTP without a path is none. The host is never taken.
  */
-export function testOf({ Type, Definition }: ConsulCheck): ListedCheck | undefined {
+export function testOf(check: ConsulCheck): ListedCheck | undefined {
+  const said = fieldsOf(check);
+  const read = said && readCheck(said);
+  return typeof read === 'string' ? undefined : read;
+}
+
+function fieldsOf({ Type, Definition }: ConsulCheck): Record<string, unknown> | undefined {
   if (Definition === undefined && Type !== 'tcp' && Type !== 'grpc') return undefined;
   const { HTTP, TCP, GRPC, GRPCUseTLS, TCPUseTLS, TLSServerName } = (Definition ?? {}) as Record<string, unknown>;
   if (typeof HTTP === 'string' && URL.canParse(HTTP)) {
     const { protocol, port, pathname } = new URL(HTTP);
     if (protocol !== 'http:' && protocol !== 'https:') return undefined;
     const type = protocol === 'http:' ? 'http' : 'https';
-    const tlsName = type === 'https' && typeof TLSServerName === 'string' && TLSServerName !== '' ? TLSServerName : '';
-    const ported = { type, port: Number(port || (type === 'http' ? 80 : 443)), path: pathname } as const;
-    return tlsName === '' ? ported : { ...ported, tlsName };
+    const named = type === 'https' && typeof TLSServerName === 'string' && TLSServerName !== '';
+    const ported = { type, port: port || (type === 'http' ? 80 : 443), path: pathname };
+    return named ? { ...ported, tlsName: TLSServerName } : ported;
   }
   if (TCPUseTLS === true || GRPCUseTLS === true) return undefined;
   if (typeof TCP === 'string' && TCP !== '') return withPort('tcp', TCP);
@@ -79,7 +85,32 @@ export function testOf({ Type, Definition }: ConsulCheck): ListedCheck | undefin
   return undefined;
 }
 
-function withPort(type: 'tcp' | 'grpc', target: string): ListedCheck | undefined {
-  const port = Number(/:(\d{1,5})$/.exec(target)?.[1]);
-  return isPort(port) ? { type, port } : undefined;
+function withPort(type: 'tcp' | 'grpc', target: string): Record<string, unknown> {
+  return { type, port: /:(\d{1,5})$/.exec(target)?.[1] ?? '' };
+}
+
+/**
+ * What the checks of a service's instances test, as one for all of them. The port that is an instance's own is each
+ * instance's own. Where they disagree, what is right for one of them would hold back others: then there is none.
+ */
+export class CommonTest {
+  #test: ListedCheck | undefined;
+  #differs = false;
+
+  /** @param test of one instance, if it has one; @param port its own */
+  add(test: ListedCheck | undefined, port: unknown): void {
+    if (test === undefined || this.#differs) return;
+    const { port: tested, ...rest } = test;
+    const common = tested === port ? rest : test;
+    this.#differs = this.#test !== undefined && !sameTest(this.#test, common);
+    this.#test = common;
+  }
+
+  get test(): ListedCheck | undefined {
+    return this.#differs ? undefined : this.#test;
+  }
+}
+
+export function sameTest(a: ListedCheck | undefined, b: ListedCheck | undefined): boolean {
+  return a === b || JSON.stringify(a) === JSON.stringify(b);
 }

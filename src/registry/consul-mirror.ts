@@ -5,7 +5,7 @@
 import type { LimitsConfig } from '../config/types.js';
 import type { ChangedPart } from './changed-part.js';
 import { type BadStatus, type CheckNews, CheckTable, type KnownCheck } from './consul-check-table.js';
-import { type ConsulCheck, groupKey, isCheck, type WholeCheck, worst } from './consul-checks.js';
+import { CommonTest, type ConsulCheck, groupKey, isCheck, type WholeCheck, worst } from './consul-checks.js';
 import {
   type Answer,
   type BadFindings,
@@ -297,7 +297,7 @@ export class ConsulMirror {
     if (service?.instances === undefined) return undefined;
     const rows: Row[] = [];
     let wish: ListedCheck | undefined;
-    let test: ListedCheck | undefined;
+    const common = new CommonTest();
     if (service.filtered) notes.add(name, 'the token does not see all of it: nothing that is missing is taken away');
     for (const instance of service.instances) {
       const node = this.#nodes.get(instance.node.toLowerCase());
@@ -310,9 +310,9 @@ export class ConsulMirror {
       const asked = checkOfMeta(instance.meta);
       if (typeof asked === 'string') notes.add(where(), asked);
       else wish ??= asked;
-      test ??= this.#checks.test(instance.node, instance.serviceId);
+      common.add(this.#checks.test(instance.node, instance.serviceId), instance.port);
     }
-    const check = wish ?? test;
+    const check = wish ?? common.test;
     return check === undefined ? { rows } : { rows, check };
   }
 
