@@ -38,6 +38,11 @@ export class SourceHosts {
   configure(allow: readonly Cidr[], local: boolean, softTtl: Ms): void {
     this.#policy = new AddressPolicy(allow, local);
     this.#softTtl = softTtl;
+    for (const [host, addresses] of this.#good) {
+      const allowed = addresses.filter((address) => this.#policy.fault(address) === undefined);
+      if (allowed.length > 0) this.#good.set(host, allowed);
+      else this.#good.delete(host);
+    }
     for (const host of this.#services.keys()) this.#table.want(host, this, softTtl);
   }
 
@@ -74,6 +79,7 @@ export class SourceHosts {
     for (const service of services) {
       for (const { host, address, listed } of service.rows.values()) {
         if (host === undefined || !listed || isHostName(address)) continue;
+        if (this.#policy.fault(address) !== undefined) continue;
         const known = this.#good.get(host) ?? [];
         if (!known.includes(address)) this.#good.set(host, [...known, address].sort());
       }
