@@ -386,4 +386,15 @@ t.test('R14: what is handed out and taken back all the time is not left out', as
     growing.note(at, Math.max(0, at - 3_000), () => 5_000, at);
     t.equal(growing.unprobed, 0);
   }
+  const stopped = new ProberCoverage(0);
+  for (const [from, to] of [
+    [0, 30_000],
+    [600_000, 610_000],
+  ] as const) {
+    for (let at = from; at < to; at += 1_000) {
+      stopped.note(5, 5, () => 5_000, at);
+      if (from === 0) stopped.heard(at);
+      t.equal(stopped.unprobed, 0, 'it, or this machine, stood still');
+    }
+  }
 });

@@ -6,12 +6,15 @@ import type { BootMs, Ms } from '../system/clock.js';
 
 /** So long at a time is compared: what was handed out just now has not arrived everywhere. */
 const WINDOW_MS: Ms = 10_000;
+/** It speaks once a second. After a longer silence, of it, of us or of the machine, all is looked at anew. */
+const SILENT_MS: Ms = 3_500;
 /** Without a single result for so many of the shortest interval nothing is probed. */
 const IDLE_INTERVALS = 3;
 
 export class ProberCoverage {
   #began: BootMs;
   #lastResult: BootMs;
+  #lastWord: BootMs;
   /** In this window: the fewest that it had, and the most that it said to have. */
   #fewest = Number.POSITIVE_INFINITY;
   #most = 0;
@@ -21,6 +24,7 @@ export class ProberCoverage {
   constructor(now: BootMs) {
     this.#began = now;
     this.#lastResult = now;
+    this.#lastWord = now;
   }
 
   /** Results have come. */
@@ -35,13 +39,20 @@ export class ProberCoverage {
    * @param interval the shortest at which one is probed, as it is really kept
    */
   note(handed: number, said: number, interval: () => Ms, now: BootMs): void {
-    if (handed === 0) this.#lastResult = now;
+    const wasSilent = now - this.#lastWord > SILENT_MS;
+    this.#lastWord = now;
+    if (wasSilent) this.#restart(now);
+    if (wasSilent || handed === 0) this.#lastResult = now;
     this.#fewest = Math.min(this.#fewest, handed);
     this.#most = Math.max(this.#most, said);
     if (now - this.#began < WINDOW_MS) return;
     const quiet = now - this.#lastResult;
     const isIdle = quiet > WINDOW_MS && quiet > IDLE_INTERVALS * interval();
     this.unprobed = isIdle ? this.#fewest : Math.max(0, this.#fewest - this.#most);
+    this.#restart(now);
+  }
+
+  #restart(now: BootMs): void {
     this.#began = now;
     this.#fewest = Number.POSITIVE_INFINITY;
     this.#most = 0;
