@@ -3,7 +3,7 @@ import { History } from '../src/health/history.js';
 import { Interest } from '../src/health/interest.js';
 import { networkOf } from '../src/health/networks.js';
 import { type SuspectEvent, Suspicion, type Witness } from '../src/health/suspect.js';
-import { TargetSet, targetOf } from '../src/health/targets.js';
+import { demandsIdentity, TargetSet, targetOf } from '../src/health/targets.js';
 import type { FailureKind } from '../src/prober/feed.js';
 import { readToProber } from '../src/prober/messages.js';
 import { settings } from './scenario-engine/settings.js';
@@ -57,6 +57,21 @@ t.test('suspect-self (R16)', async (t) => {
     t.equal(one.suspicion.voids('127.0.0.1', 'timeout'), false, 'no network leads to oneself');
   });
 
+  t.test('two services, or one network, are not enough, whatever failed and passed before', async (t) => {
+    const one = new Suspected();
+    const two = ['a 10.0.0.1', 'a 10.0.1.2', 'b 10.0.2.3', 'b 10.0.3.4'];
+    one.note([...two, ...spread.slice(4)], undefined, 0);
+    one.note(two, 'timeout', 5_000);
+    t.same(one.take(), []);
+    const other = new Suspected();
+    other.note(spread, undefined, 0);
+    const three = ['a 10.0.0.1', 'b 10.0.1.1', 'c 10.0.2.1'];
+    other.note(three, 'timeout', 5_000);
+    other.note(three, undefined, 6_000);
+    other.note(spread.slice(0, 4), 'timeout', 7_000);
+    t.same(other.take(), []);
+  });
+
   t.test('what never passed does not count, neither among the failing nor among all', async (t) => {
     const one = new Suspected();
     one.note(spread, 'timeout', 0);
@@ -91,11 +106,23 @@ t.test('suspect-self (R16)', async (t) => {
     t.same(one.take(), [], 'one service');
     const other = new Suspected();
     other.note([...spread, ...spread.map((key) => `${key}0`), ...fifth], undefined, 0);
-    other.note(fifth, 'timeout', 5_000);
+    other.note(fifth.slice(1), 'timeout', 5_000);
+    t.same(other.take(), [], 'one of it passes');
+    other.note(fifth.slice(0, 1), 'timeout', 5_000);
     t.same(other.take(), ['began IPv6']);
     other.note(spread.slice(0, 3), 'timeout', 6_000);
     t.same(other.take(), []);
     t.equal(other.suspicion.since(4), undefined);
+  });
+
+  t.test('a family in which hardly anything fails is not suspected with the other', async (t) => {
+    const one = new Suspected();
+    const many = fifth.concat(fifth.map((key) => `${key}0`));
+    one.note([...spread, ...many], undefined, 0);
+    one.note([fifth[0]!, ...spread], 'timeout', 5_000);
+    t.same(one.take(), ['began IPv4']);
+    t.equal(one.suspicion.some, true);
+    t.equal(one.suspicion.voids('fd00::1', 'timeout'), false);
   });
 
   t.test('ends below 10 %, or when anything passes after two minutes, and does not begin anew by itself', async (t) => {
@@ -107,6 +134,10 @@ t.test('suspect-self (R16)', async (t) => {
     t.same(one.take(), [], 'two of twelve still fail');
     one.note(spread.slice(10, 11), undefined, 10_000);
     t.same(one.take(), ['ended IPv4, recovered']);
+    one.note(spread, undefined, 11_000);
+    one.note(spread, 'timeout', 12_000);
+    one.note(spread.slice(0, 11), 'refused', 13_000);
+    t.same(one.take(), ['began IPv4', 'ended IPv4, recovered'], 'refusals prove the path as passes do');
     one.note(spread, undefined, 15_000);
     one.note(spread, 'timeout', 20_000);
     one.note(spread.slice(0, 1), undefined, 139_999);
@@ -120,14 +151,29 @@ t.test('suspect-self (R16)', async (t) => {
     const one = new Suspected();
     one.note(spread, undefined, 0);
     one.note(spread, 'timeout', 5_000);
-    for (const key of spread) one.events.push(...one.suspicion.silent(one.of(key), 20_000));
-    t.same(one.take(), ['began IPv4', 'ended IPv4, silence']);
+    const silent = (keys: readonly string[], at: number): void => {
+      for (const key of keys) one.events.push(...one.suspicion.silent(one.of(key), at));
+    };
+    silent(spread.slice(0, 10), 20_000);
+    t.same(one.take(), ['began IPv4'], 'there are two left that fail');
+    silent(spread.slice(10), 20_000);
+    t.same(one.take(), ['ended IPv4, silence']);
     one.note(spread, 'timeout', 60_000);
     t.same(one.take(), ['began IPv4']);
     for (const key of spread) one.events.push(...one.suspicion.forget(one.of(key), 61_000));
     t.same(one.take(), ['ended IPv4, silence'], 'nothing is probed any more');
     one.note(spread, 'timeout', 70_000);
     t.same(one.take(), []);
+  });
+
+  t.test('one that failed and fell silent is no witness, unless it failed under suspicion', async (t) => {
+    const one = new Suspected();
+    one.note(spread, undefined, 0);
+    const three = ['a 10.0.0.1', 'b 10.0.1.1', 'c 10.0.2.1'];
+    one.note(three, 'timeout', 4_000);
+    for (const key of three) one.events.push(...one.suspicion.silent(one.of(key), 5_000));
+    one.note([...three, 'a 10.0.0.2'], 'timeout', 6_000);
+    t.same(one.take(), [], 'one of the nine that passed at last');
   });
 
   t.test('a key whose settings changed goes on where the old one stood', async (t) => {
@@ -143,6 +189,10 @@ t.test('suspect-self (R16)', async (t) => {
       5_000,
     );
     t.same(one.take(), ['began IPv4']);
+    for (const key of spread.slice(0, 6)) one.suspicion.rename(one.of(`${key} new`), one.of(`${key} newer`));
+    for (const key of spread.slice(0, 6)) one.suspicion.forget(one.of(`${key} new`), 6_000);
+    one.note([`${spread[0]} newer`], undefined, 10_000);
+    t.same(one.take(), [], 'those that failed by their old settings fail');
   });
 
   t.test('a family stays suspected when the other comes to be, however much later', async (t) => {
@@ -179,6 +229,16 @@ t.test('interest (R17)', async (t) => {
   t.same(interest.expire(1, 2), ['a', 'b'], 'not all at once');
   t.equal(interest.nextExpiry(), 1);
   t.same(interest.expire(1, 2), ['c']);
+  interest.ask('a', 0);
+  interest.ask('b', 1);
+  interest.ask('a', 2);
+  t.same([interest.nextExpiry(), interest.expire(900_001, 9)], [900_001, ['b']], 'the last question counts');
+  interest.configure(10);
+  interest.ask('a', 3);
+  t.equal(interest.nextExpiry(), 13);
+  interest.add('d', 5, 4);
+  interest.remove('d');
+  t.same([interest.has('d'), interest.expire(13, 9)], [false, ['a']]);
 });
 
 t.test('the history of an endpoint', async (t) => {
@@ -281,6 +341,10 @@ t.test('targets carry what their type of check knows, and cross the socket', asy
   t.equal(all[0]?.query, undefined);
   t.match(all[4], { protocol: 'udp', query: 'svc.test', queryType: 6 });
   t.equal(new Set(all.map((one) => one?.key)).size, all.length);
+  t.match(made({ farewell: 'QUIT\r\n' }), { farewell: 'QUIT\r\n' });
+  t.equal(made({ type: 'http', tlsName: 'a.test' })?.tlsName, undefined, 'there is no certificate');
+  t.equal(made({ type: 'dns', query: 'svc.test' })?.protocol, undefined, 'over TCP');
+  t.match(made({ port: 9_000 }), { port: 9_000, address: '127.0.0.1' });
   t.not(made({ type: 'grpc', grpcService: 'a' })?.key, made({ type: 'grpc', grpcService: 'b' })?.key);
   const line = JSON.stringify({ op: 'targets', targets: all });
   t.same(readToProber(line), { message: { op: 'targets', targets: all }, dropped: 0 });
@@ -289,4 +353,23 @@ t.test('targets carry what their type of check knows, and cross the socket', asy
     readToProber(JSON.stringify({ op: 'targets', targets: broken.map((over) => ({ ...all[0], ...over })) })).dropped,
     broken.length,
   );
+});
+
+t.test('what a pass has to show before it says who answered (R19)', async (t) => {
+  const { check } = settings({}, {}).zones[0]!;
+  const demands: readonly (readonly [boolean, Partial<typeof check>])[] = [
+    [false, { type: 'http' }],
+    [true, { type: 'http', identityHeader: ['X-Service', 'orders'] }],
+    [true, { type: 'https', identityBody: 'orders' }],
+    [true, { type: 'https', tlsName: 'orders.test' }],
+    [false, { type: 'http', tlsName: 'orders.test' }],
+    [true, { type: 'tls', tlsName: 'orders.test' }],
+    [false, { type: 'tls' }],
+    [true, { type: 'grpc', grpcService: 'orders' }],
+    [true, { type: 'grpc', tlsName: 'orders.test' }],
+    [false, { type: 'grpc' }],
+    [false, { type: 'tcp', tlsName: 'orders.test', grpcService: 'orders', identityBody: 'orders' }],
+  ];
+  for (const [expected, over] of demands)
+    t.equal(demandsIdentity({ ...check, ...over }), expected, JSON.stringify(over));
 });

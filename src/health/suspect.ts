@@ -207,7 +207,7 @@ export class Suspicion<One extends Witness> {
     const events: SuspectEvent<One>[] = [];
     for (const family of FAMILIES) {
       const side = this.#sides[family];
-      if (side.since !== undefined || side.path === 0) continue;
+      if (side.since !== undefined) continue;
       if (!(whole && share(side) >= END_SHARE) && !this.#failsWhole(side)) continue;
       events.push(this.#begin(family, now, 'failures'));
     }

@@ -173,7 +173,8 @@ class Play {
     for (const [id, said] of Object.entries(step.report ?? {})) {
       const { address, port, protocol } = this.#addresses.row(id);
       const [failure, times] = said.split(' x');
-      const one = { address, port, protocol, failure: failure as ReportedFailure };
+      const asked = step.zone === undefined ? {} : { service: `any.${step.zone}` };
+      const one = { ...asked, address, port, protocol, failure: failure as ReportedFailure };
       world.note(`clients report ${id}: ${said}`);
       world.report(Array.from({ length: Number(times ?? 1) }, () => one));
     }
