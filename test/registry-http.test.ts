@@ -102,6 +102,12 @@ t.test('targets of HTTP service discovery: the labels say the rest', async (t) =
     ],
     removalsBelievable: false,
   });
+  const twice = { targets: ['10.0.0.1:80', '10.0.0.256:80', '10.0.0.1:80', '10.0.0.256:80'], labels: { job: 'web' } };
+  t.match(
+    read([twice]),
+    { services: [{ rows: { length: 1 } }], rejected: { length: 1 } },
+    'what is there a million times is read once',
+  );
   const good = { targets: ['10.0.0.1:80', '10.0.0.256:80'], labels: { job: 'web' } };
   t.match(
     read([good, { targets: ['10.0.0.2:80'] }]),

@@ -152,7 +152,8 @@ function readGroup(group: unknown, options: TargetsOptions, services: Map<string
   const check = checkOf(named);
   if (typeof check === 'string') faults.push({ reason: check, what: 'its check' });
   else if (check !== undefined) service.check ??= check;
-  for (const target of targets as unknown[]) {
+  // The same text twice in a group is the same endpoint: only as many are made as were counted.
+  for (const target of new Set(targets as unknown[])) {
     if (typeof target !== 'string') {
       faults.push({ reason: 'expected text such as "10.0.0.1:8080"', what: quote(target), unread: true });
       continue;
