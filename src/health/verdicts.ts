@@ -240,9 +240,9 @@ export class VerdictStore {
     return this.#records.get(key)?.proven === true;
   }
 
-  /** When the next word runs out; Infinity when none will. */
+  /** When the next word runs out, or 0 when there is something to tell of R16 already; Infinity when neither will be. */
   nextExpiry(): BootMs {
-    let next = Number.POSITIVE_INFINITY;
+    let next = this.#events.length === 0 ? Number.POSITIVE_INFINITY : 0;
     for (const { oldest } of this.#byAge.queues()) next = Math.min(next, this.#expiry(oldest!) + 1);
     return next;
   }
