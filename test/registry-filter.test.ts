@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
-import type { FilterConfig, LimitsConfig } from '../src/config/types.js';
+import type { FilterConfig, LimitsConfig, RegistryConfig } from '../src/config/types.js';
 import type { Adapter, Delivery, Observation } from '../src/registry/adapter.js';
 import { filtered } from '../src/registry/filter.js';
 import { registryIdentity } from '../src/registry/identity.js';
@@ -124,6 +124,48 @@ t.test(
     t.match((await read()) as object, { rejected: [{ where: '/p/team-a-jobs/1' }] }, 'its own is');
   },
 );
+
+t.test('R31: the same holds of files, of lists of targets, and of those over HTTP', async (t) => {
+  const dir = t.testdir({});
+  const services = { 'team-a-orders': { endpoints: [{ address: '10.0.0.1', port: 80 }] }, 'team-b-orders': 'junk' };
+  const labels = (job: string) => ({ job });
+  const groups = [
+    { targets: ['10.0.0.1:80'], labels: labels('team-a-orders') },
+    { targets: 'junk', labels: labels('team-b-orders') },
+    { targets: ['nowhere at all'], labels: labels('team-b-jobs') },
+  ];
+  const files = { 'services.json': services, 'targets.json': groups } as Record<string, unknown>;
+  for (const [name, value] of Object.entries(files)) {
+    writeFileSync(join(dir, name), JSON.stringify(name === 'services.json' ? { services: value } : value));
+  }
+  writeFileSync(join(dir, 'services.yaml'), FILE.replace(/team-b-orders: \{.*\}\n/, 'team-b-orders: junk\n'));
+  const server = createServer((_req, res) => {
+    res.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(groups));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const filter = { prefix: 'team-a-', services: ['orders'] };
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  const configs: RegistryConfig[] = [
+    { type: 'file', path: join(dir, 'services.json'), filter },
+    { type: 'file', path: join(dir, 'services.yaml'), filter },
+    { type: 'file', path: join(dir, 'targets.json'), targets: { serviceLabel: 'job' }, filter },
+    { type: 'http', url, interval: 1000, serviceLabel: 'job', filter },
+  ];
+  const options = { softTtl: 10_000, limits: LIMITS, allowAddresses: [], naming: 'rfc2782', datacenters: [] } as const;
+  for (const config of configs) {
+    const adapter = openAdapter(config, options);
+    const seen = await adapter.poll({ signal: AbortSignal.timeout(5000), fresh: true });
+    adapter.close();
+    if (seen.kind !== 'list') throw new Error(JSON.stringify(seen));
+    const addresses = [...seen.services].map(({ name, rows }) => [name, rows[0]?.address]);
+    t.same([addresses, seen.rejected, seen.removalsBelievable], [[['orders', '10.0.0.1']], [], true], config.type);
+  }
+});
 
 t.test('parts of one registry are different registries', async (t) => {
   const base = { type: 'file', path: '/x' } as const;

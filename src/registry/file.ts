@@ -6,7 +6,7 @@
 import { readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Cidr, FileRegistryConfig, LimitsConfig } from '../config/types.js';
+import type { Cidr, FileRegistryConfig, FilterConfig, LimitsConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
 import type { Adapter, Observation, PollContext } from './adapter.js';
 import { watchFolder } from './file-watch.js';
@@ -31,6 +31,8 @@ export interface FileRegistryOptions {
   readonly softTtl: Ms;
   readonly limits: LimitsConfig;
   readonly allowAddresses: readonly Cidr[];
+  /** Of other services nothing is read. */
+  readonly filter?: FilterConfig | undefined;
   /** For tests. */
   readonly clocks?: FileClocks;
 }
@@ -143,9 +145,10 @@ export class FileRegistry implements Adapter {
   #file(path: string): WatchedFile {
     let file = this.#files.get(path);
     if (file === undefined) {
-      const { limits, allowAddresses } = this.#options;
+      const { limits, allowAddresses, filter } = this.#options;
       const targets = this.#targets === undefined ? {} : { targets: this.#targets };
-      file = new WatchedFile(path, { file: path, limits, allowAddresses, ...targets }, this.#clocks);
+      const options = { file: path, limits, allowAddresses, filter, ...targets };
+      file = new WatchedFile(path, options, this.#clocks);
       this.#files.set(path, file);
     }
     return file;

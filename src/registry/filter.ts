@@ -109,6 +109,11 @@ class Part {
   }
 }
 
+/** It is known to belong to somebody else: whatever is wrong with it is no fault of this part (R31). */
+export function isOthers(filter: FilterConfig | undefined, name: string): boolean {
+  return filter !== undefined && nameWithin(filter, name) === undefined;
+}
+
 /** The name of a service in a part of a registry; undefined: it is not in it. */
 export function nameWithin({ prefix = '', services }: FilterConfig, name: string): string | undefined {
   if (!name.startsWith(prefix) || name.length === prefix.length) return undefined;

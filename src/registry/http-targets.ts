@@ -5,8 +5,9 @@
  *
  * The label that `serviceLabel` names gives the service. Labels below say the rest; Prometheus itself drops them.
  */
-import type { LimitsConfig } from '../config/types.js';
+import type { FilterConfig, LimitsConfig } from '../config/types.js';
 import { quote, readRows } from './endpoint.js';
+import { isOthers } from './filter.js';
 import { readCheck } from './listed-check.js';
 import { Notes } from './notes.js';
 import type { ListedCheck, Listing, Rejected, Row } from './registry.js';
@@ -39,6 +40,8 @@ export interface TargetsOptions {
   /** The name of the source in what is reported. */
   readonly where: string;
   readonly limits: LimitsConfig;
+  /** Of other services nothing is read. */
+  readonly filter?: FilterConfig | undefined;
 }
 
 export interface TargetsContents {
@@ -73,6 +76,8 @@ export function readGroups(groups: readonly unknown[], options: TargetsOptions):
   const doubts = new Notes();
   const services = new Map<string, Service>();
   groups.forEach((group: unknown, index) => {
+    const name = nameOf(group, options.serviceLabel);
+    if (name !== undefined && isOthers(options.filter, name)) return;
     const where = `${options.where}: group ${index}`;
     for (const { what, reason, unread } of readGroup(group, options, services)) {
       (unread ? doubts : notes).add(what === undefined ? where : `${where}, ${what}`, reason);
@@ -115,6 +120,13 @@ function overLimit(
       return `service "${name}" has ${own.size} endpoints, more than limits.maxEndpointsPerService (${maxEndpointsPerService})`;
   }
   return all > maxEndpoints ? `${all} endpoints, more than limits.maxEndpoints (${maxEndpoints})` : undefined;
+}
+
+/** Of a group that may be none. */
+function nameOf(group: unknown, serviceLabel: string): string | undefined {
+  const { labels } = (group ?? {}) as { labels?: Record<string, unknown> | null };
+  const name = labels?.[serviceLabel];
+  return typeof name === 'string' && name !== '' ? name : undefined;
 }
 
 interface Fault {

@@ -1,6 +1,6 @@
 /** Any HTTP server that gives its targets in the form of Prometheus HTTP service discovery, read every `interval`. */
 import type { LookupFunction } from 'node:net';
-import type { Cidr, HttpRegistryConfig, LimitsConfig } from '../config/types.js';
+import type { Cidr, FilterConfig, HttpRegistryConfig, LimitsConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
 import type { Adapter, Failure, Observation, PollContext } from './adapter.js';
 import { CredentialFiles } from './credential-files.js';
@@ -15,6 +15,8 @@ import { readSecret } from './secret-files.js';
 export interface HttpRegistryOptions {
   readonly limits: LimitsConfig;
   readonly allowAddresses: readonly Cidr[];
+  /** Of other services nothing is read. */
+  readonly filter?: FilterConfig | undefined;
   /** Of host names of the registry itself, see registry-hosts.ts. */
   readonly lookup?: LookupFunction | undefined;
 }
@@ -37,7 +39,7 @@ export class HttpRegistry implements Adapter {
   readonly #targets: TargetsOptions;
   readonly #client: HttpClient;
 
-  constructor(config: HttpRegistryConfig, { limits, allowAddresses, lookup }: HttpRegistryOptions) {
+  constructor(config: HttpRegistryConfig, { limits, allowAddresses, filter, lookup }: HttpRegistryOptions) {
     this.identity = registryIdentity(config);
     this.interval = config.interval;
     this.#answerDeadline = Math.min(MAX_DEADLINE_MS, Math.max(1000, config.interval));
@@ -51,6 +53,7 @@ export class HttpRegistry implements Adapter {
       policy: new AddressPolicy(allowAddresses, false),
       where: shownUrl(config.url),
       limits,
+      filter,
     };
     this.#client = new HttpClient(config, lookup);
   }

@@ -9,7 +9,7 @@ import type { ConsulRegistryOptions } from './consul-source.js';
 import { DnsRegistry } from './dns.js';
 import { EtcdRegistry } from './etcd.js';
 import { FileRegistry } from './file.js';
-import { filtered, nameWithin } from './filter.js';
+import { filtered, isOthers } from './filter.js';
 import { HttpRegistry } from './http.js';
 
 /** As far as `limits.maxBody` lets them come. */
@@ -44,7 +44,7 @@ function openKind(config: RegistryConfig, whole: AdapterZone): Adapter {
   const zone = { softTtl, limits, allowAddresses, lookup };
   switch (config.type) {
     case 'file':
-      return new FileRegistry(config, zone);
+      return new FileRegistry(config, { ...zone, filter: config.filter });
     case 'etcd':
       return new EtcdRegistry(config, { ...zone, ...readPart(config.filter) });
     case 'consul':
@@ -52,7 +52,7 @@ function openKind(config: RegistryConfig, whole: AdapterZone): Adapter {
     case 'dns':
       return new DnsRegistry(config, zone);
     case 'http':
-      return new HttpRegistry(config, zone);
+      return new HttpRegistry(config, { ...zone, filter: config.filter });
   }
 }
 
@@ -63,5 +63,5 @@ function openConsul(config: Extract<RegistryConfig, { type: 'consul' }>, options
 
 /** What is not in the part need not be read, and whatever is wrong with it is no fault of the part. */
 function readPart(filter: FilterConfig | undefined): { readonly wanted?: (service: string) => boolean } {
-  return filter === undefined ? {} : { wanted: (service) => nameWithin(filter, service) !== undefined };
+  return filter === undefined ? {} : { wanted: (service) => !isOthers(filter, service) };
 }

@@ -14,9 +14,10 @@
  * `services: {}` says that there are none. Keys that begin with `x-` are ignored, other unknown ones are reported.
  */
 import { isUtf8 } from 'node:buffer';
-import type { Cidr, LimitsConfig } from '../config/types.js';
+import type { Cidr, FilterConfig, LimitsConfig } from '../config/types.js';
 import { type Defaults, ENDPOINT_KEYS, quote, readDefaults, readRows, SERVICE_KEYS } from './endpoint.js';
 import { readNode } from './file-nodes.js';
+import { isOthers } from './filter.js';
 import { jsonEntries, NotTaken, parseText, textStart } from './json-entries.js';
 import { readCheck } from './listed-check.js';
 import { Notes } from './notes.js';
@@ -32,6 +33,8 @@ export interface ReadOptions {
   readonly limits: LimitsConfig;
   /** It has targets in the form of Prometheus, see `targets-file.ts`. */
   readonly targets?: TargetLabels;
+  /** Of other services nothing is read. */
+  readonly filter?: FilterConfig | undefined;
 }
 
 /** How targets become services. */
@@ -212,6 +215,7 @@ class Reader {
   }
 
   #readService(name: string, value: unknown, line: number | undefined): void {
+    if (isOthers(this.#options.filter, name)) return;
     const where = this.#at(line, `services.${name}`);
     const entries = entriesOf(value);
     if (entries === undefined) {

@@ -6,7 +6,7 @@ import { Pairs } from './tree.js';
 
 export function readTargetsFile(
   root: unknown,
-  { file, allowAddresses, limits }: ReadOptions,
+  { file, allowAddresses, limits, filter }: ReadOptions,
   { serviceLabel, port }: TargetLabels,
 ): ReadResult {
   const groups = plain(root);
@@ -14,7 +14,7 @@ export function readTargetsFile(
     return { ok: false, reason: `${file}: expected a list of target groups; [] says that there are none` };
   }
   const policy = new AddressPolicy(allowAddresses, true);
-  const result = readGroups(groups, { serviceLabel, port, policy, where: file, limits });
+  const result = readGroups(groups, { serviceLabel, port, policy, where: file, limits, filter });
   if (typeof result === 'string') return { ok: false, reason: `${file}: ${result}` };
   const { services, rejected, removalsBelievable } = result;
   const contents = { services, releases: [], rejected };
