@@ -9,7 +9,7 @@ import type { Adapter, Delivery, Observation } from '../src/registry/adapter.js'
 import { filtered } from '../src/registry/filter.js';
 import { registryIdentity } from '../src/registry/identity.js';
 import { openAdapter } from '../src/registry/open.js';
-import type { Listing, Row } from '../src/registry/registry.js';
+import type { ListedNode, Listing, Row } from '../src/registry/registry.js';
 
 const LIMITS: LimitsConfig = { maxServices: 2, maxEndpoints: 3, maxEndpointsPerService: 3, maxBody: 1024 * 1024 };
 const FILE = `
@@ -177,14 +177,15 @@ t.test('of what is watched only the changes of the part are told', async (t) => 
   const row = (address: string, ...tags: string[]): Row => {
     return { id: address, address, port: 80, protocol: 'tcp', priority: 0, weight: 1, tags, state: 'passing' };
   };
-  const change = (services: Listing[], gone: string[]): Delivery => {
-    return { kind: 'change', epoch: 'e', services, gone, releases: [], rejected: [] };
+  const change = (services: Listing[], gone: string[], nodes?: ListedNode[]): Delivery => {
+    const told = { kind: 'change', epoch: 'e', services, gone, releases: [], rejected: [] } as const;
+    return nodes === undefined ? told : { ...told, nodes };
   };
   const deliveries: Delivery[] = [
     { kind: 'confirmed' },
     change([{ name: 'a-orders', rows: [row('10.0.0.1', 'live'), row('10.0.0.2')] }], ['b-jobs', 'a-jobs']),
     change([{ name: 'a-orders', rows: [row('10.0.0.2')] }], []),
-    change([{ name: 'b-orders', rows: [row('10.0.0.3', 'live')] }], []),
+    change([{ name: 'b-orders', rows: [row('10.0.0.3', 'live')] }], [], [{ name: 'n', address: '10.0.0.3' }]),
   ];
   const failure: Observation = { kind: 'unreachable', reason: 'gone' };
   const whole = {
@@ -219,4 +220,5 @@ t.test('of what is watched only the changes of the part are told', async (t) => 
     change([], ['orders']),
     change([], []),
   ]);
+  t.notMatch(JSON.stringify(told), /10\.0\.0\.3/, 'nor the host that another part alone is on');
 });

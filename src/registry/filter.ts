@@ -79,12 +79,14 @@ class Part {
       else services.push({ ...listing, name, rows });
     }
     const releases = observation.releases.flatMap((mark) => this.#markOf(mark));
-    if (observation.kind === 'list') return { ...observation, services, releases };
-    for (const name of observation.gone) {
-      const own = nameWithin(this.#filter, name);
-      if (own !== undefined) gone.push(own);
+    // Of hosts this part has those of its rows.
+    const { nodes: _, ...own } = observation;
+    if (own.kind === 'list') return { ...own, services, releases };
+    for (const name of own.gone) {
+      const within = nameWithin(this.#filter, name);
+      if (within !== undefined) gone.push(within);
     }
-    return { ...observation, services, gone, releases };
+    return { ...own, services, gone, releases };
   }
 
   /** A service as it is in this part; undefined: it is not. */
