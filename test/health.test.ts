@@ -189,8 +189,8 @@ t.test('suspect-self (R16)', async (t) => {
       5_000,
     );
     t.same(one.take(), ['began IPv4']);
-    for (const key of spread.slice(0, 6)) one.suspicion.rename(one.of(`${key} new`), one.of(`${key} newer`));
-    for (const key of spread.slice(0, 6)) one.suspicion.forget(one.of(`${key} new`), 6_000);
+    for (const key of spread) one.suspicion.rename(one.of(`${key} new`), one.of(`${key} newer`));
+    for (const key of spread) one.events.push(...one.suspicion.forget(one.of(`${key} new`), 6_000));
     one.note([`${spread[0]} newer`], undefined, 10_000);
     t.same(one.take(), [], 'those that failed by their old settings fail');
   });
