@@ -7,7 +7,7 @@ import { type AnswerServer, ListenError } from '../server/answer-server.js';
 import { explainBindFailure } from '../server/bind-error.js';
 import type { EarlyThreads } from '../server/early-threads.js';
 import { BootClock, ClockWatch } from '../system/boot-clock.js';
-import type { Instant, Ms } from '../system/clock.js';
+import type { BootMs, Instant, Ms } from '../system/clock.js';
 import { type OpenLog, openLog } from '../system/log.js';
 import { machineId } from '../system/machine.js';
 import { ServiceNotice } from '../system/service-notice.js';
@@ -105,6 +105,8 @@ class Daemon {
   #reloads = { done: 0, refused: 0 };
   #admin: AdminServer | undefined;
   #wake: NodeJS.Timeout | undefined;
+  /** When that is due. */
+  #wakeAt: BootMs = Number.POSITIVE_INFINITY;
   #tableMoved = false;
   #stopping: Promise<number> | undefined;
 
@@ -338,18 +340,30 @@ class Daemon {
   /** After anything that may have changed what is due. */
   #leave(now: Instant): void {
     clearTimeout(this.#wake);
+    this.#wakeAt = Number.POSITIVE_INFINITY;
     if (this.#stopping !== undefined) return;
     const next = Math.min(this.#resolver.nextWake(now), this.#snapshots.nextWake());
     if (next === Number.POSITIVE_INFINITY) return;
     const delay = Math.min(Math.max(next - now.boot, LEAST_WAKE_MS), 2 ** 31 - 1);
+    this.#wakeAt = now.boot + delay;
     this.#wake = setTimeout(() => this.#tick(), delay);
   }
 
   #tick(): void {
     const now = this.#enter();
+    this.#lateBy(now.boot - this.#wakeAt);
     this.#snapshots.tick(now);
     this.#resolver.tick(now);
     this.#leave(now);
+  }
+
+  /** R13: what came meanwhile has not been read yet when timers run; it is before an immediate does. */
+  #lateBy(ms: Ms): void {
+    if (ms <= LEAST_WAKE_MS) return;
+    this.#resolver.lag = Math.max(this.#resolver.lag, ms + LEAST_WAKE_MS);
+    setImmediate(() => {
+      this.#resolver.lag = 0;
+    });
   }
 
   #look(): void {

@@ -175,6 +175,10 @@ export class Resolver {
   }
 
   /** The resolver's own lateness, by which a verdict may be older (R13). */
+  get lag(): Ms {
+    return this.verdicts.lag;
+  }
+
   set lag(ms: Ms) {
     this.verdicts.lag = ms;
   }

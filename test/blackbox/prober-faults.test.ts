@@ -1,10 +1,13 @@
 /** The real prober while it is stopped, killed, starved, cut off and short of descriptors: no answer loses an endpoint. */
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer as createNetServer } from 'node:net';
+import { join } from 'node:path';
 import t from 'tap';
 import { ProberScene } from './prober-scene.js';
+import { freePort, Host, until } from './program.js';
 
 t.setTimeout(240_000);
 
@@ -111,4 +114,37 @@ t.test('the prober is cut off from the network', { skip: noNetwork }, async (t) 
   one.host.probe();
   await one.meanwhile('all is well again', async () => (await one.metric('holdfast_prober_short')) === 0);
   t.equal(one.count('prober-short'), 1, 'one line');
+});
+
+t.test('R13: the resolver is late itself: results that wait to be read meanwhile are not too old', async (t) => {
+  const host = new Host();
+  t.teardown(() => host.dispose());
+  const server = createNetServer((socket) => socket.on('error', () => undefined));
+  server.listen(0, '127.0.1.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  host.port = await freePort();
+  host.configure([`services: { "*": { check: ${TCP} } }`], ['prober: { conntrackShare: 1 }']);
+  const endpoints = ['127.0.1.1', '127.0.1.2'].map((address) => `{ address: ${address}, port: ${port} }`);
+  writeFileSync(host.registry, `services: { orders: { endpoints: [${endpoints.join(', ')}] } }\n`);
+  // Busy for twice as long as a word counts, and no gap of the clock.
+  const busy = join(host.folder, 'busy.cjs');
+  writeFileSync(
+    busy,
+    "process.on('SIGUSR2', () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1500));\n",
+  );
+  const resolver = await host.serveIn({ env: { NODE_OPTIONS: `--require ${busy}` } });
+  host.probe();
+  const answered = async (): Promise<number> => (await host.ask('orders')).answers.length;
+  await until('the dead one is out', async () => (await answered()) === 1);
+  for (let round = 0; round < 3; round++) {
+    resolver.kill('SIGUSR2');
+    const end = performance.now() + 2_500;
+    while (performance.now() < end) {
+      const count = await answered();
+      if (count !== 1) return t.equal(count, 1, `round ${round + 1}`);
+    }
+  }
+  t.pass('it stayed out');
 });

@@ -182,9 +182,13 @@ export class Host {
     return started;
   }
 
-  async serve(...args: string[]): Promise<Process> {
+  serve(...args: string[]): Promise<Process> {
+    return this.serveIn({}, ...args);
+  }
+
+  async serveIn(surroundings: Surroundings, ...args: string[]): Promise<Process> {
     if (this.port === 0) this.port = await freePort();
-    const resolver = this.run('serve', '--config', this.config, ...args);
+    const resolver = this.runIn(surroundings, 'serve', '--config', this.config, ...args);
     await resolver.said('answering');
     return resolver;
   }
