@@ -22,6 +22,7 @@ t.test('R36: what comes in is a message or a counted drop', async (t) => {
     { ...good, at: -1 },
     { ...good, at: null },
     { ...good, interval: 0 },
+    { ...good, interval: 86_400_001 },
     { ...good, took: '3' },
     { ...good, failure: 'tired' },
     { ...good, detail: {} },

@@ -1,6 +1,6 @@
 /** Reading the lines of `prober.sock`: whatever comes in is a checked message, or a counted drop. */
 import { isIP } from 'node:net';
-import type { BootMs } from '../system/clock.js';
+import type { BootMs, Ms } from '../system/clock.js';
 import {
   FAILURE_KINDS,
   type FailureKind,
@@ -16,6 +16,8 @@ import {
 const CLOCK_GRAIN_MS = 1_000;
 const MAX_DETAIL = 200;
 const MAX_TIMER_MS = 0x7fffffff;
+/** However far intervals are stretched: a word that counts for longer would outlive whoever gave it. */
+const MAX_RESULT_INTERVAL_MS: Ms = 24 * 3_600_000;
 
 /** Options of targets that are text. */
 const TEXTS = [
@@ -90,8 +92,8 @@ function readResult(item: unknown, known: KnownKey, now: BootMs): ProbeResult | 
   // One text a key: those who look it up need not compare it.
   const key = typeof item.key === 'string' ? known(item.key) : undefined;
   if (key === undefined) return undefined;
-  if (!isTime(at) || at > now + CLOCK_GRAIN_MS || !isTime(took) || !isTime(interval) || interval === 0)
-    return undefined;
+  if (!isTime(at) || at > now + CLOCK_GRAIN_MS || !isTime(took)) return undefined;
+  if (!isTime(interval) || interval === 0 || interval > MAX_RESULT_INTERVAL_MS) return undefined;
   if (failure !== undefined && !FAILURE_KINDS.includes(failure as FailureKind)) return undefined;
   if (draining !== undefined && (draining !== true || failure !== undefined)) return undefined;
   if (detail !== undefined && typeof detail !== 'string') return undefined;
