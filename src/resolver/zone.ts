@@ -237,6 +237,7 @@ export class Zone {
     this.#asked.configure(config);
     const before = this.sources.configure(config, now);
     const services = this.sources.layers.showAll();
+    if (before !== undefined && !this.sources.layers.several) this.#seenAlone(services);
     for (const service of before ?? []) if (!services.has(service)) this.#replaced(service);
     for (const service of services) this.settling.aim(service);
     const registries = this.sources.all.map(({ identity }) => identity);
@@ -292,6 +293,20 @@ export class Zone {
     showState(this, now.boot);
   }
 
+  /** R32: one registry is left of several: its own rows are what is seen from now on. */
+  #seenAlone(services: Iterable<Service>): void {
+    this.sources.all[0]!.answerable = 0;
+    for (const service of services) {
+      const rows = [...service.rows.values()].filter((row) => row.holder === undefined);
+      if (rows.length === 0) continue;
+      service.answerable = 0;
+      for (const row of rows) {
+        if (row.answered) this.health.answered++;
+        this.#added(service, row);
+      }
+    }
+  }
+
   /** The same name is seen through another object from now on: what hung on this one goes. */
   #replaced(service: Service): void {
     for (const row of service.rows.values()) this.#removed(service, row);
@@ -310,6 +325,7 @@ export class Zone {
   #removed(service: Service, row: CatalogRow): void {
     const { boot } = this.now;
     this.probes.remove(row, boot);
+    row.ejected = false;
     this.names.kept.drop(row.address, boot);
     if (row.answered) this.health.answered--;
     this.unsaved.add(service.name);
