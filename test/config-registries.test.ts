@@ -237,6 +237,9 @@ t.test('no error repeats what may be a secret in a URL, however it is written', 
     ['{ type: etcd, endpoints: "http://me:hush@host:1" }', '"http://...@host:1"'],
     ['{ type: etcd, endpoints: ["http://host:1/v3?key=hush"] }', '"http://host:1/v3?..."'],
     ['http://me:hush@host:1', '"http://...@host:1"'],
+    ['{ type: http, url: "host/sd?key=hush" }', '"host/sd?..."'],
+    ['{ type: http, url: "host:80/sd?key=hush" }', '"host:80/sd?..."'],
+    ['{ type: etcd, endpoints: ["http:/host/?key=hush"] }', '"http:/host/?..."'],
   ];
   for (const [registry, shown] of bad) {
     t.ok(fault(LEAST.replace('{ type: file, path: services.yaml }', registry))?.endsWith(`, got ${shown}`), registry);

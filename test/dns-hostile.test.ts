@@ -1,5 +1,5 @@
 /** Name servers that misbehave, as registries: what is believed of them, and what is said of the rest. */
-import { createSocket } from 'node:dgram';
+import { createSocket, Socket } from 'node:dgram';
 import { once } from 'node:events';
 import t, { type Test } from 'tap';
 import { RCODE, TYPE } from '../src/dns/constants.js';
@@ -118,6 +118,17 @@ t.test('a transfer with a name that is a loop, and one of more addresses than en
   t.match(await told(registry), /^unbelievable: 20001 address records or more, for limits.maxEndpoints \(5000\)$/);
   const hosts = registryOf(t, [fake]);
   t.same(await told(hosts), [], 'hosts alone are none');
+  const deep = Array.from({ length: 21_000 }, (_, i) => a(`h${i}.rack.${ZONE}`, 10, 1, i >> 8, i & 255));
+  fake.answer = ({ id, name, type, over }) => {
+    if (over === 'udp') return [encode(id, { name, type }, [soa(ZONE, 2)])];
+    const parts = Array.from({ length: 21 }, (_, n) =>
+      encode(id, { name, type }, deep.slice(n * 1_000, (n + 1) * 1_000)),
+    );
+    return {
+      end: [encode(id, { name, type }, [soa(ZONE, 2), web]), ...parts, encode(id, { name, type }, [soa(ZONE, 2)])],
+    };
+  };
+  t.match(await told(registryOf(t, [fake], { port: 80 })), [/^web/], 'nor are those deeper in the zone');
 });
 
 t.test('a serial that went back once is no word for the next time that it does (R6)', async (t) => {
@@ -303,4 +314,23 @@ t.test('NOTIFY is heard as soon as its address can be bound', async (t) => {
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
   t.equal(faults.length, 1);
+
+  // As a forged datagram has it: nobody can be answered there.
+  const emit = Socket.prototype.emit as (event: string, ...values: unknown[]) => boolean;
+  let heard = 0;
+  Socket.prototype.emit = function (this: Socket, event: string, ...values: unknown[]) {
+    if (event !== 'message') return emit.call(this, event, ...values);
+    heard++;
+    return emit.call(this, event, values[0], { ...(values[1] as object), port: 0 });
+  } as typeof Socket.prototype.emit;
+  const thrown: unknown[] = [];
+  const note = (error: unknown): void => void thrown.push(error);
+  process.on('unhandledRejection', note);
+  while (heard === 0) {
+    primary.send(notify, port, '127.0.0.1');
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  Socket.prototype.emit = emit as typeof Socket.prototype.emit;
+  process.off('unhandledRejection', note);
+  t.same(thrown, []);
 });

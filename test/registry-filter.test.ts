@@ -7,9 +7,11 @@ import t from 'tap';
 import type { FilterConfig, LimitsConfig, RegistryConfig } from '../src/config/types.js';
 import type { Adapter, Delivery, Observation } from '../src/registry/adapter.js';
 import { filtered } from '../src/registry/filter.js';
+import { readGroups } from '../src/registry/http-targets.js';
 import { registryIdentity } from '../src/registry/identity.js';
 import { openAdapter } from '../src/registry/open.js';
 import type { ListedNode, Listing, Row } from '../src/registry/registry.js';
+import { AddressPolicy } from '../src/registry/rows.js';
 
 const LIMITS: LimitsConfig = { maxServices: 2, maxEndpoints: 3, maxEndpointsPerService: 3, maxBody: 1024 * 1024 };
 const FILE = `
@@ -165,6 +167,20 @@ t.test('R31: the same holds of files, of lists of targets, and of those over HTT
     const addresses = [...seen.services].map(({ name, rows }) => [name, rows[0]?.address]);
     t.same([addresses, seen.rejected, seen.removalsBelievable], [[['orders', '10.0.0.1']], [], true], config.type);
   }
+});
+
+t.test('a part without endpoints is empty, whatever else cannot be read', async (t) => {
+  const options = {
+    serviceLabel: 'job',
+    port: undefined,
+    policy: new AddressPolicy([], false),
+    where: 'x',
+    limits: LIMITS,
+  };
+  const groups = [{ targets: ['10.0.0.1:80'], labels: { job: 'team-b-orders' } }, {}];
+  const seen = readGroups(groups, { ...options, filter: { prefix: 'team-a-' } });
+  t.match(seen, { services: [], removalsBelievable: false });
+  t.match(readGroups([{}], options), /no endpoint can be read/);
 });
 
 t.test('parts of one registry are different registries', async (t) => {

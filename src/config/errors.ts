@@ -49,9 +49,9 @@ export function showValue(value: unknown): string {
   return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}...` : text;
 }
 
-/** Without credentials and what is asked for, in whatever is meant to be a URL. */
+/** Without credentials and what is asked for, in whatever may be meant to be a URL. */
 function withoutSecrets(text: string): string {
-  return text.replace(/^([a-z][a-z\d+.-]*:\/\/)?.*@/is, '$1...@').replace(/(:\/\/[^?]*)\?.*$/s, '$1?...');
+  return text.replace(/^([a-z][a-z\d+.-]*:\/\/)?.*@/is, '$1...@').replace(/\?.*$/s, '?...');
 }
 
 /** The known word nearest to a mistyped one, when it is near enough to be meant. */

@@ -120,7 +120,10 @@ class TransferReader {
   }
 
   #mayBeEndpoint(name: string): boolean {
-    return this.#targets.has(name) || (this.#bounds.plain && name.endsWith(`.${this.#zone}`));
+    if (this.#targets.has(name)) return true;
+    if (!this.#bounds.plain || !name.endsWith(`.${this.#zone}`)) return false;
+    // A service without SRV is one label below the zone.
+    return !name.slice(0, -this.#zone.length - 1).includes('.');
   }
 
   #isOver(records: readonly ReadRecord[]): boolean {

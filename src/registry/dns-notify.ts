@@ -93,7 +93,8 @@ function overUdp(options: NotifyOptions, reader: NotifyReader, events: SocketEve
   udp.on('error', events.failed);
   udp.on('listening', events.bound);
   udp.on('message', async (bytes, from) => {
-    if (!isServer(options, from.address)) return;
+    // Nobody can be answered at port 0.
+    if (from.port === 0 || !isServer(options, from.address)) return;
     const reply = await reader.take(bytes, from.address);
     if (reply !== undefined && open) udp.send(reply, from.port, from.address, () => undefined);
   });

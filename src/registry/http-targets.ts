@@ -85,7 +85,9 @@ export function readGroups(groups: readonly unknown[], options: TargetsOptions):
   });
   const unreadable = doubts.list(options.where);
   const [first] = unreadable;
-  if (first !== undefined && [...services.values()].every(({ rows }) => rows.length === 0)) {
+  // What others have, which a filter leaves out, may be all that can be read.
+  const isBare = options.filter === undefined && [...services.values()].every(({ rows }) => rows.length === 0);
+  if (first !== undefined && isBare) {
     return `no endpoint can be read: ${first.where.slice(options.where.length + 2)}: ${first.reason}`;
   }
   const listings = [...services].map(([name, { rows, check }]): Listing => {
