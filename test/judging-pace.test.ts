@@ -1,5 +1,9 @@
 import t from 'tap';
+import type { Target } from '../src/prober/feed.js';
+import type { Row } from '../src/registry/registry.js';
 import { JudgingPace } from '../src/resolver/judging-pace.js';
+import { Resolver } from '../src/resolver/resolver.js';
+import { read } from './config-fixture.js';
 
 const INTERVAL = 5_000;
 /** The longest that a change may wait: R17's 20 % less what the schedule plays with. */
@@ -77,4 +81,61 @@ t.test('what is judged when (R13)', async (t) => {
     t.equal(judged.length, 2);
     t.ok(judged[1]![0] <= 1_000, `judged at ${judged[1]![0]}`);
   });
+});
+
+t.test('what clients report is out within 300 ms, whatever large was judged before (R20)', async (t) => {
+  const check = '{ type: tcp, fall: 1, interval: 30s }';
+  const limits = '{ maxEndpointsPerService: 10000 }';
+  const zone = `{ name: a.test, registry: { type: file, path: /s.yaml }, check: ${check}, limits: ${limits} }`;
+  const targets = new Map<string, Target>();
+  let boot = 1_000;
+  const now = () => ({ boot, wall: 1.9e12 + boot });
+  const resolver = new Resolver(
+    read(`version: 1\nzones: [${zone}]\n`),
+    {
+      log: () => undefined,
+      probeNow: () => undefined,
+      targets: (add) => {
+        for (const target of add) targets.set(target.key, target);
+      },
+    },
+    now(),
+  );
+  const usual = { port: 80, protocol: 'tcp', priority: 0, weight: 1, tags: [], state: 'passing' } as const;
+  const rows = (count: number, network: string): Row[] =>
+    Array.from({ length: count }, (_, i) => {
+      const address = `10.${network}.${i >> 8}.${i & 255}`;
+      return { ...usual, id: address, address };
+    });
+  const large = ['1', '2', '3', '4'].map((network) => ({ name: `large-${network}`, rows: rows(10_000, network) }));
+  const services = [...large, { name: 'small', rows: rows(3, '9') }];
+  const about = { epoch: 'e', releases: [], rejected: [], removalsBelievable: true };
+  resolver.report('a.test', 0, { kind: 'list', at: boot, services, ...about }, now());
+  const wait = (ms: number): void => {
+    for (const end = boot + ms; boot < end; resolver.tick(now()))
+      boot = Math.min(end, Math.max(boot + 1, resolver.nextWake(now())));
+  };
+  const probed = { interval: 30_000, took: 1 };
+  resolver.results(
+    [...targets.keys()].map((key) => ({ key, at: boot, ...probed })),
+    now(),
+  );
+  wait(5_000);
+  const answered = (): number => {
+    const { rows } = resolver.zone('a.test')!.catalog.services.get('small')!;
+    return [...rows.values()].filter((row) => row.answered).length;
+  };
+  t.equal(answered(), 3);
+  const [first, second, third] = large.map(
+    ({ rows: [row] }) => [...targets.values()].find(({ address }) => address === row!.address)!.key,
+  );
+  resolver.results(
+    [first!, second!, third!].map((key) => ({ key, at: boot, ...probed, failure: 'refused' })),
+    now(),
+  );
+  wait(1);
+  const report = { address: '10.9.0.1', port: 80, protocol: 'tcp', failure: 'timeout' } as const;
+  resolver.reported([report, report], now());
+  wait(300);
+  t.equal(answered(), 2);
 });

@@ -367,8 +367,55 @@ t.test('R14: a prober that lives and does not probe all that it is told to', asy
   t.same(told(), { unprobed: 4, said: ['prober-partial'] }, 'it has but two of them');
   await seconds(40, 6, keys);
   t.same(told(), { unprobed: undefined, said: ['prober-partial', 'prober-partial-ended'] });
+  await seconds(25, 2, keys.slice(0, 2));
+  for (let i = 0; i < 15; i++) {
+    await seconds(1, 6, keys);
+    t.not(told().unprobed, 0, 'none is no problem');
+  }
+  await seconds(25, 6, keys);
+  t.match(told(), { unprobed: undefined, said: { length: 4 } });
   await seconds(40, 6, []);
   t.equal(told().unprobed, 6, 'it has all of them, and finds nothing out');
+});
+
+t.test('R14: what is probed more often from now on has not come yet', async (t) => {
+  const coverage = new ProberCoverage(0);
+  for (let at = 1_000; at <= 45_000; at += 1_000) {
+    if (at === 35_000) coverage.heard(at);
+    coverage.note(1, 1, () => (at < 29_000 ? 60_000 : 5_000), at);
+    t.equal(coverage.unprobed, 0);
+  }
+  for (let at = 46_000; at <= 80_000; at += 1_000) coverage.note(1, 1, () => 5_000, at);
+  t.equal(coverage.unprobed, 1, 'nor does it come');
+});
+
+t.test('R15: what ends for a reason of this host was probed', async (t) => {
+  let passed = 0;
+  const later = {
+    now: () => {
+      const { boot, wall } = clock.now();
+      return { boot: boot + passed, wall };
+    },
+  };
+  const { link, path, events } = await openLink(t, { clock: later });
+  link.setTargets(targets(6));
+  const prober = await handProber(path);
+  t.teardown(() => prober.close());
+  prober.say({ op: 'hello', pid: 1, version: 'this', wall: 1 });
+  for (let second = 0; second < 60; second++) {
+    passed += 1_000;
+    prober.say({
+      op: 'alive',
+      at: later.now().boot,
+      targets: 6,
+      late: 0,
+      localErrors: 6 * Math.floor(second / 5),
+      reason: 'ENOENT',
+    });
+    await until(() => (link.status().lastHeardMs ?? 1e9) < 900);
+  }
+  t.notOk(events().some((event) => /partial/.test(event)));
+  t.equal(link.status().unprobed, undefined);
 });
 
 t.test('R14: what is handed out and taken back all the time is not left out', async (t) => {

@@ -44,6 +44,18 @@ class Probed {
   }
 }
 
+t.test('a gap of the clock takes no count away, before a word is there or after (R13)', async (t) => {
+  for (const passes of [0, 1]) {
+    const one = new Probed();
+    one.say(passes);
+    one.say(2, 'refused');
+    one.at += 60_000;
+    one.store.restartAges(one.at);
+    one.say(1, 'refused');
+    t.equal(one.column, 'fails', `after ${passes} passes`);
+  }
+});
+
 t.test('flapping (R13): from the second fall within 120 intervals on it has to pass for longer', async (t) => {
   const one = new Probed();
   one.say(1);

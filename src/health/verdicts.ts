@@ -251,6 +251,8 @@ export class VerdictStore {
   restartAges(now: BootMs): void {
     const aging = [...this.#byAge.queues()].flatMap((queue) => [...queue]);
     for (const record of aging) this.#restartAge(record, now);
+    // So do counts where there is no word yet.
+    for (const record of this.#records.values()) if (record.column === 'no-word') record.ageFrom = now;
   }
 
   export(key: string, now: Instant): VerdictSeed | undefined {

@@ -16,7 +16,7 @@ import {
 const CLOCK_GRAIN_MS = 1_000;
 const MAX_DETAIL = 200;
 const MAX_TIMER_MS = 0x7fffffff;
-/** However far intervals are stretched: a word that counts for longer would outlive whoever gave it. */
+/** However far intervals are stretched: a word that counted for longer would outlive whoever gave it. */
 const MAX_RESULT_INTERVAL_MS: Ms = 24 * 3_600_000;
 
 /** Options of targets that are text. */
@@ -93,11 +93,16 @@ function readResult(item: unknown, known: KnownKey, now: BootMs): ProbeResult | 
   const key = typeof item.key === 'string' ? known(item.key) : undefined;
   if (key === undefined) return undefined;
   if (!isTime(at) || at > now + CLOCK_GRAIN_MS || !isTime(took)) return undefined;
-  if (!isTime(interval) || interval === 0 || interval > MAX_RESULT_INTERVAL_MS) return undefined;
+  if (!isTime(interval) || interval === 0) return undefined;
   if (failure !== undefined && !FAILURE_KINDS.includes(failure as FailureKind)) return undefined;
   if (draining !== undefined && (draining !== true || failure !== undefined)) return undefined;
   if (detail !== undefined && typeof detail !== 'string') return undefined;
-  const result: { -readonly [K in keyof ProbeResult]: ProbeResult[K] } = { key, at: Math.min(at, now), interval, took };
+  const result: { -readonly [K in keyof ProbeResult]: ProbeResult[K] } = {
+    key,
+    at: Math.min(at, now),
+    interval: Math.min(interval, MAX_RESULT_INTERVAL_MS),
+    took,
+  };
   if (failure !== undefined) result.failure = failure as FailureKind;
   if (draining !== undefined) result.draining = true;
   if (detail !== undefined) result.detail = plain(detail);

@@ -15,6 +15,8 @@ export class ProberCoverage {
   #began: BootMs;
   #lastResult: BootMs;
   #lastWord: BootMs;
+  /** The shortest interval as the last window ended, where it was quiet: what became shorter since may not have come yet. */
+  #shortest: Ms = Number.POSITIVE_INFINITY;
   /** In this window: the fewest that it had, and the most that it said to have. */
   #fewest = Number.POSITIVE_INFINITY;
   #most = 0;
@@ -47,7 +49,9 @@ export class ProberCoverage {
     this.#most = Math.max(this.#most, said);
     if (now - this.#began < WINDOW_MS) return;
     const quiet = now - this.#lastResult;
-    const isIdle = quiet > WINDOW_MS && quiet > IDLE_INTERVALS * interval();
+    const shortest = quiet > WINDOW_MS ? interval() : Number.POSITIVE_INFINITY;
+    const isIdle = quiet > IDLE_INTERVALS * Math.max(shortest, this.#shortest);
+    this.#shortest = shortest;
     this.unprobed = isIdle ? this.#fewest : Math.max(0, this.#fewest - this.#most);
     this.#restart(now);
   }

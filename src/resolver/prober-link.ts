@@ -177,6 +177,7 @@ export class ProberLink {
   status(): ProberStatus {
     const heard = this.#heard === undefined ? undefined : this.#clock.now().boot - this.#heard;
     const { pid, late, localErrors, portable } = this.#latest;
+    const unprobed = this.#session?.coverage.unprobed ?? 0;
     return {
       state: this.#state(heard),
       targets: this.#targets.size,
@@ -188,7 +189,7 @@ export class ProberLink {
       ...(this.condition.stretch > 1 ? { stretch: this.condition.stretch } : {}),
       ...(this.condition.isLate ? { late: true } : {}),
       ...(this.condition.isShort ? { short: this.condition.reason ?? 'unknown' } : {}),
-      ...(this.condition.isPartial ? { unprobed: this.#session?.coverage.unprobed ?? 0 } : {}),
+      ...(unprobed > 0 && this.condition.isPartial ? { unprobed } : {}),
     };
   }
 
@@ -295,6 +296,8 @@ export class ProberLink {
       });
     } else if (message.op === 'alive') {
       session.self.late = message.late;
+      // R15: what ended for a reason of this host was probed, and is told as such.
+      if (message.localErrors !== session.self.localErrors) session.coverage.heard(now);
       session.self.localErrors = message.localErrors;
       session.self.portable = message.portable;
       session.coverage.note(this.#targets.size, message.targets, () => this.#shortest(message.stretch), now);

@@ -36,6 +36,9 @@ export type { Log, ResolverEvents } from './events.js';
 type ProbeOutcome = FailureKind | 'pass';
 const NO_FAILURES = Object.fromEntries(FAILURE_KINDS.map((kind) => [kind, 0])) as Record<FailureKind, number>;
 
+/** As if measured at that interval: what clients report is out within 300 ms, and waits for 100 at most (R20). */
+const REPORTED_MS: Ms = 2_000;
+
 export interface ResolverOptions {
   /** Seeds the answer table's hash. */
   readonly seed?: number;
@@ -111,7 +114,8 @@ export class Resolver {
       const { interval } = result;
       if (this.verdicts.apply(result, held.settings, isFresh, now.boot)) judging.changed(held.holders, interval, now);
       if (this.verdicts.isVoid(result)) continue;
-      judging.changed(this.desk.outcome(held.holders, result.failure !== undefined, result.at), interval, now);
+      const reported = this.desk.outcome(held.holders, result.failure !== undefined, result.at);
+      judging.changed(reported, Math.min(interval, REPORTED_MS), now);
     }
     this.#judge(now);
     this.#tellTargets();
@@ -143,7 +147,7 @@ export class Resolver {
       judging.changed(this.#targets.holders(key), this.#targets.interval(key) ?? 0, now);
     }
     for (const holder of this.desk.expire(now.boot)) {
-      judging.changed([holder], holder.zone.probes.interval(holder.service), now);
+      judging.changed([holder], Math.min(holder.zone.probes.interval(holder.service), REPORTED_MS), now);
     }
     this.#judge(now);
     if (now.boot >= this.#lookAt) this.#look(now);

@@ -144,7 +144,7 @@ export const zoneOptions = {
     default: '15m',
     min: '1s',
   }),
-  idleInterval: duration('All others are probed so often (R17).', { default: '60s', min: '1s' }),
+  idleInterval: duration('All others are probed so often (R17).', { default: '60s', min: '1s', max: '1d' }),
   forget: duration(
     'With a registry on demand (`mirror: asked`): a service not asked for so long leaves, while the registry is heard (R33). One with `check.pinned`, or with its name in `services`, stays.',
     { default: '7d', min: '1m' },
