@@ -46,6 +46,32 @@ t.test('a service that is watched by itself from now on is no change: the next o
   t.notOk(reports.some((report) => report.kind === 'change' && [...report.services].length > 0));
 });
 
+t.test('a service that is watched by itself is read when Consul answers from what it streams', async (t) => {
+  const fake = await fakeConsul(t);
+  fake.streaming = true;
+  const status = { path: /internal/, status: 404 };
+  fake.faults = { status };
+  fake.set('web', instance('w', '10.0.0.1'));
+  const registry = registryOf(t, fake);
+  const { rows } = following(t, registry);
+  await until('the list', () => rows.size === 1);
+  await until('the watches', () => fake.count(/index=/) >= 4);
+  registry.mostAsked(['web']);
+  const watches = (): number => fake.count(/^health\/service\/web.*index=/);
+  for (let i = 1; i <= 3; i++) {
+    await until('its watch', () => watches() >= i);
+    fake.set('web', { id: `plain${i}`, node: 'n1', address: `10.0.1.${i}` });
+    await until('one without a check', () => rows.get('web')?.length === i + 1);
+  }
+  t.equal(fake.count(/^health\/service\/web\?stale=?$/), 1, 'its watch is not begun again');
+  const reads = fake.count(/^health\/service\/web(?!.*index=)/);
+  fake.faults = { status, hidden: (service) => service === 'web' };
+  fake.set('web', { id: 'another', node: 'n1', address: '10.0.1.9' });
+  await until('a read', () => fake.count(/^health\/service\/web(?!.*index=)/) > reads);
+  await sleep(200);
+  t.equal(rows.get('web')?.length, 4, 'what the token does not see any more stands');
+});
+
 t.test('what leaves no trace is looked for on all nodes, where they are fewer', async (t) => {
   const fake = await fakeConsul(t);
   for (let i = 0; i < 30; i++) fake.set(`s${i}`, instance(`i${i}`, `10.0.0.${i + 1}`, { node: `n${i % 3}` }));

@@ -65,6 +65,8 @@ export class FakeConsul {
   /** From whom is answered just now. */
   #hidden: ((service: string, node?: string) => boolean) | undefined;
   faults: FakeFaults = {};
+  /** Watches of single services are answered as Consul does it since 1.10, from what it streams to its agents. */
+  streaming = false;
   /** Each request: its path with the query, and when it came. */
   readonly requests: { readonly path: string; readonly at: number }[] = [];
   /** The token of each request that is under way. */
@@ -287,13 +289,15 @@ export class FakeConsul {
     }
     const presence = params.has('node-meta');
     const index = presence ? Math.max(this.#indexes.services, this.#indexes.nodes) : this.#indexOf(path);
+    const streamed = this.streaming && params.has('index') && path.startsWith('health/service/');
     const text = body?.path.test(path) ? body.body : presence ? '{}' : this.#body(path);
     res.writeHead(text === undefined ? 404 : 200, {
       'content-type': 'application/json',
       'x-consul-index': String(index),
-      'x-consul-knownleader': 'true',
+      'x-consul-knownleader': String(!streamed),
+      'x-consul-query-backend': streamed ? 'streaming' : 'blocking-query',
       'x-consul-lastcontact': '0',
-      ...(this.#hidden === undefined ? {} : { 'x-consul-results-filtered-by-acls': 'true' }),
+      ...(this.#hidden === undefined || streamed ? {} : { 'x-consul-results-filtered-by-acls': 'true' }),
       ...(headersOf === undefined || headersOf.test(path) ? headers : {}),
       ...(stale ? staleHeaders : {}),
     });

@@ -113,7 +113,8 @@ export class AskedReads {
     const reply = await ask(stale, query);
     if (isFailure(reply)) return reply;
     if (reply.index === undefined) return { kind: 'unbelievable', reason: 'no X-Consul-Index: this is not Consul' };
-    const lag = stale ? this.#lag(reply) : undefined;
+    // Consul answers from what it streams, too: without a leader, and without a word of what the token does not see.
+    const lag = stale || !reply.knownLeader ? this.#lag(reply) : undefined;
     if (lag === undefined) return reply;
     const { index: _index, wait: _wait, ...plain } = query;
     const leader = await ask(false, plain);

@@ -383,11 +383,20 @@ export class ConsulDatacenter {
     return 'stopped';
   }
 
+  /**
+   * Consul answers a watch of one service from what it streams to its agents, and then says that there is no leader,
+   * nor whether the token sees all: so that it woke is all that such an answer tells, and the service is read.
+   */
   async #watchService(name: string, signal: AbortSignal): Promise<void> {
     const { client, dc, stale, maxLag } = this.#options;
     const path = `health/service/${encodeURIComponent(name)}`;
     const query = { dc, stale };
     const take: Take = (reply) => {
+      if (!reply.knownLeader) {
+        this.#reader.plan.want([name]);
+        this.#reader.wake();
+        return true;
+      }
       const fault = lagOf(reply, maxLag) ?? this.#reader.takeWatched(name, reply)?.reason;
       this.#news();
       this.#wake?.();
