@@ -134,7 +134,8 @@ t.test('what came of a list that ends half way, since its registry was replaced,
   link.start([zone('a', '/a')]);
   await reports.next();
   const held = heldBytes() - before;
-  t.ok(held >= 64 << 20, `${held} bytes are kept while the list may go on`);
+  // Less what was let go of something else meanwhile.
+  t.ok(held >= 48 << 20, `${held} bytes are kept while the list may go on`);
   link.reload([zone('a', '/a')]);
   await reports.next();
   // What nobody has any more is given back in the background, some time later.
