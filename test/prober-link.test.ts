@@ -3,7 +3,7 @@ import { existsSync, lstatSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { type IncomingMessage, request } from 'node:http';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { join } from 'node:path';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { SESSION_HEADER } from '../src/prober/feed.js';
 import { ProberCoverage } from '../src/resolver/prober-coverage.js';
 import { ProberLink } from '../src/resolver/prober-link.js';
@@ -335,7 +335,8 @@ t.test('link and prober together', async (t) => {
   });
 });
 
-t.test('R14: a prober that lives and does not probe all that it is told to', async (t) => {
+/** Six targets, and a prober by hand whose seconds pass as told: `pass` gives the time after one more. */
+async function sixTargets(t: Test) {
   let passed = 0;
   const later = {
     now: () => {
@@ -347,12 +348,20 @@ t.test('R14: a prober that lives and does not probe all that it is told to', asy
   link.setTargets(targets(6));
   const prober = await handProber(path);
   t.teardown(() => prober.close());
+  const pass = (): number => {
+    passed += 1_000;
+    return later.now().boot;
+  };
+  return { link, events, prober, pass };
+}
+
+t.test('R14: a prober that lives and does not probe all that it is told to', async (t) => {
+  const { link, events, prober, pass } = await sixTargets(t);
   const keys = targets(6).map(({ key }) => key);
   /** Some seconds, in each of which it says that it lives, and what it has found. */
   const seconds = async (count: number, said: number, found: readonly string[]) => {
     for (let i = 0; i < count; i++) {
-      passed += 1_000;
-      const at = later.now().boot;
+      const at = pass();
       const results = found.map((key) => ({ key, at, interval: 5_000, took: 1 }));
       if (results.length > 0) prober.say({ op: 'results', results });
       prober.say({ op: 'alive', at, targets: said, late: 0, localErrors: 0 });
@@ -390,28 +399,11 @@ t.test('R14: what is probed more often from now on has not come yet', async (t) 
 });
 
 t.test('R15: what ends for a reason of this host was probed', async (t) => {
-  let passed = 0;
-  const later = {
-    now: () => {
-      const { boot, wall } = clock.now();
-      return { boot: boot + passed, wall };
-    },
-  };
-  const { link, path, events } = await openLink(t, { clock: later });
-  link.setTargets(targets(6));
-  const prober = await handProber(path);
-  t.teardown(() => prober.close());
+  const { link, events, prober, pass } = await sixTargets(t);
   prober.say({ op: 'hello', pid: 1, version: 'this', wall: 1 });
   for (let second = 0; second < 60; second++) {
-    passed += 1_000;
-    prober.say({
-      op: 'alive',
-      at: later.now().boot,
-      targets: 6,
-      late: 0,
-      localErrors: 6 * Math.floor(second / 5),
-      reason: 'ENOENT',
-    });
+    const localErrors = 6 * Math.floor(second / 5);
+    prober.say({ op: 'alive', at: pass(), targets: 6, late: 0, localErrors, reason: 'ENOENT' });
     await until(() => (link.status().lastHeardMs ?? 1e9) < 900);
   }
   t.notOk(events().some((event) => /partial/.test(event)));
