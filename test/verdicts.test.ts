@@ -260,6 +260,13 @@ t.test('a verdict goes through a snapshot and back (R29)', async (t) => {
     },
     'without a word': (one) => one.say(2, 'refused'),
     'dead for long': (one) => one.say(130, 'timeout'),
+    'failing before a suspend and after it': (one) => {
+      one.say(70, 'timeout');
+      one.at += 600_000;
+      one.store.restartAges(one.at);
+      one.say(1, 'timeout');
+      t.match(one.store.get(one.key), { failingSince: 5_000, longDead: false });
+    },
   };
   for (const [story, live] of Object.entries(stories)) {
     const before = new Probed();

@@ -36,7 +36,7 @@ export interface Verdict extends Standing {
 /** What a run of failures changes, as it was before it. */
 type Before = Pick<
   VerdictRecord,
-  'column' | 'flaps' | 'lastDown' | 'failingSince' | 'failure' | 'detail' | 'foreign' | 'estranged'
+  'column' | 'flaps' | 'lastDown' | 'failingSince' | 'unseen' | 'failure' | 'detail' | 'foreign' | 'estranged'
 >;
 
 export interface VerdictRecord extends Aging<VerdictRecord>, Witness {
@@ -51,6 +51,8 @@ export interface VerdictRecord extends Aging<VerdictRecord>, Witness {
   lastResult: BootMs | undefined;
   lastSuccess: BootMs | undefined;
   failingSince: BootMs | undefined;
+  /** How much of the time since then nobody looked, or what was found was void. */
+  unseen: Ms;
   failure: FailureKind | undefined;
   detail: string | undefined;
   /** R19: another service was found there since the last pass. */
@@ -71,6 +73,8 @@ export interface VerdictRecord extends Aging<VerdictRecord>, Witness {
   before: Before | undefined;
 }
 
+/** A verdict older than so many of the intervals it was measured at is no word (R13). */
+export const AGE_INTERVALS = 3;
 /** A second fall within so many intervals of the last one, and what that one was held for, is a flap. */
 const FLAP_MEMORY_INTERVALS = 120;
 /** The first flap's hold; each further one doubles it. */
@@ -93,6 +97,7 @@ export function newRecord(key: string, { longDead }: JudgeSettings, now: BootMs)
     lastResult: undefined,
     lastSuccess: undefined,
     failingSince: undefined,
+    unseen: 0,
     failure: undefined,
     detail: undefined,
     foreign: false,
@@ -122,6 +127,7 @@ export function pass(record: VerdictRecord, { rise }: JudgeSettings, { at, drain
   record.lastSuccess = at;
   record.proven = true;
   record.failingSince = undefined;
+  record.unseen = 0;
   record.foreign = false;
   record.estranged = false;
   record.draining = draining === true;
@@ -135,8 +141,8 @@ export function pass(record: VerdictRecord, { rise }: JudgeSettings, { at, drain
 
 export function fail(record: VerdictRecord, { fall }: JudgeSettings, result: ProbeResult, atOnce: boolean): void {
   if (record.fails === 0) {
-    const { column, flaps, lastDown, failingSince, failure, detail, foreign, estranged } = record;
-    record.before = { column, flaps, lastDown, failingSince, failure, detail, foreign, estranged };
+    const { column, flaps, lastDown, failingSince, unseen, failure, detail, foreign, estranged } = record;
+    record.before = { column, flaps, lastDown, failingSince, unseen, failure, detail, foreign, estranged };
   }
   record.passes = 0;
   record.fails++;
@@ -159,6 +165,22 @@ export function fail(record: VerdictRecord, { fall }: JudgeSettings, result: Pro
   record.lastDown = result.at;
 }
 
+/**
+ * A result that counts is to be taken in, measured at `at`: time without any before it is none of failing (R12, R14). What
+ * had no word since then begins anew; what was dead for long by its last result stays so.
+ */
+export function leaveOutSilence(record: VerdictRecord, at: BootMs): void {
+  const { lastResult, failingSince, column, fails } = record;
+  if (lastResult === undefined || failingSince === undefined || isLongDead(record)) return;
+  const silence = at - lastResult;
+  if (silence <= AGE_INTERVALS * record.interval) return;
+  if (column !== 'no-word' || fails > 0) record.unseen += silence;
+  else {
+    record.failingSince = undefined;
+    record.unseen = 0;
+  }
+}
+
 /** R16: its present run of failures never was. */
 export function undoFailures(record: VerdictRecord): void {
   if (record.before !== undefined) Object.assign(record, record.before);
@@ -172,7 +194,9 @@ export function restartCounters(record: VerdictRecord): void {
   record.fails = 0;
   record.steadySince = undefined;
   record.before = undefined;
-  if (record.column === 'passes') record.failingSince = undefined;
+  if (record.column !== 'passes') return;
+  record.failingSince = undefined;
+  record.unseen = 0;
 }
 
 /** How long a flapping endpoint has to pass in a row before it is back. */
@@ -181,10 +205,14 @@ function flapHold(record: VerdictRecord): Ms {
   return Math.min(FLAP_HOLD_MAX_MS, FLAP_HOLD_INTERVALS * record.interval * 2 ** (record.flaps - 2));
 }
 
+/** R14: of all the time that it was seen since its last success, so much. */
+export function isLongDead({ lastResult, failingSince, unseen, longDead }: VerdictRecord): boolean {
+  return lastResult !== undefined && failingSince !== undefined && lastResult - failingSince - unseen >= longDead;
+}
+
 export function standingOf(record: VerdictRecord): Standing {
-  const { column, lastResult, failingSince, failure } = record;
-  const longDead =
-    lastResult !== undefined && failingSince !== undefined && lastResult - failingSince >= record.longDead;
+  const { column, failure } = record;
+  const longDead = isLongDead(record);
   const fails = column === 'fails';
   return {
     column,

@@ -10,10 +10,13 @@ import { History, type Run } from './history.js';
 import { type Family, familyOf } from './networks.js';
 import { type SuspectEvent, Suspicion } from './suspect.js';
 import {
+  AGE_INTERVALS,
   fail,
   inheritedRecord,
+  isLongDead,
   isSame,
   type JudgeSettings,
+  leaveOutSilence,
   newRecord,
   pass,
   restartCounters,
@@ -34,6 +37,8 @@ export interface VerdictSeed {
   readonly lastResult?: WallMs;
   readonly lastSuccess?: WallMs;
   readonly failingSince?: WallMs;
+  /** Of the time since then. */
+  readonly unseen?: Ms;
   readonly failure?: FailureKind;
   readonly detail?: string;
   readonly flaps?: number;
@@ -45,8 +50,6 @@ export interface VerdictSeed {
 
 type Writable<T> = { -readonly [K in keyof T]: T[K] };
 
-/** A verdict older than so many of the intervals it was measured at is no word (R13). */
-const AGE_INTERVALS = 3;
 /** How long a verdict outlives the last row that refers to it. */
 const PARKED_MS: Ms = 600_000;
 /** A result from further ahead than this is not from this machine's clock. */
@@ -149,6 +152,7 @@ export class VerdictStore {
     this.#byAge.remove(record);
     this.#history.note(result, isVoid, () => passesOf(record));
     const first = record.lastResult === undefined;
+    if (!isVoid) leaveOutSilence(record, result.at);
     record.interval = coarse(result.interval);
     record.ageFrom = result.at;
     if (isVoid) {
@@ -258,7 +262,7 @@ export class VerdictStore {
   export(key: string, now: Instant): VerdictSeed | undefined {
     const record = this.#records.get(key);
     if (record === undefined || record.lastResult === undefined) return undefined;
-    const { lastSuccess, failingSince, failure, detail, lastDown } = record;
+    const { lastSuccess, failingSince, unseen, failure, detail, lastDown } = record;
     const wall = (at: BootMs): WallMs => Math.round(now.wall - (now.boot - at));
     const seed: Writable<VerdictSeed> = {
       column: record.column,
@@ -267,6 +271,7 @@ export class VerdictStore {
     };
     if (lastSuccess !== undefined) seed.lastSuccess = wall(lastSuccess);
     if (failingSince !== undefined) seed.failingSince = wall(failingSince);
+    if (unseen !== 0) seed.unseen = unseen;
     if (failure !== undefined) seed.failure = failure;
     if (detail !== undefined) seed.detail = detail;
     if (record.flaps !== 0) seed.flaps = record.flaps;
@@ -294,7 +299,13 @@ export class VerdictStore {
     record.lastSuccess =
       seed.column === 'passes' ? Math.max(inForce, boot(seed.lastSuccess) ?? inForce) : boot(seed.lastSuccess);
     record.failingSince = boot(seed.failingSince);
-    record.lastResult = notLongDeadYet(record, boot(seed.lastResult));
+    record.unseen = seed.unseen ?? 0;
+    // That a row came to be dead for long is written when it happens: in what looks so since, this host slept.
+    if (seed.lastResult !== undefined && isLongDead(record)) {
+      const inForceAt = record.lastResult;
+      record.lastResult = boot(seed.lastResult);
+      if (isLongDead(record)) record.lastResult = inForceAt;
+    }
     record.failure = seed.failure;
     record.detail = seed.detail;
     record.flaps = seed.flaps ?? 0;
@@ -367,15 +378,6 @@ function forgetWord(record: VerdictRecord): void {
   record.fails = 0;
   record.steadySince = undefined;
   record.before = undefined;
-}
-
-/**
- * The last result of a restored record. That a row came to be dead for long is written when it happens, so one whose
- * own last result was before that was not, however long this host slept since.
- */
-function notLongDeadYet({ lastResult, failingSince, longDead }: VerdictRecord, own: BootMs | undefined) {
-  if (lastResult === undefined || failingSince === undefined || own === undefined) return lastResult;
-  return own - failingSince >= longDead ? lastResult : Math.min(lastResult, failingSince + longDead - 1);
 }
 
 function isNewer(one: VerdictRecord, other: VerdictRecord): boolean {
