@@ -130,6 +130,9 @@ t.test('status, explain and accept ask the running resolver', async (t) => {
     { name: 'orders-1', zone: 'svc.internal', undo: true },
     { name: 'orders-1', zone: undefined, undo: false },
   ]);
+  const unsaved = 'holdfast: not on disk yet (ENOSPC): a crash now would undo it\n';
+  t.match(await holdfast('drain', 'orders-1', '--zone', 'full', '-c', config), { code: 0, err: unsaved });
+  t.match(await holdfast('accept', 'orders', '--zone', 'full', '-c', config), { code: 0, err: unsaved });
   t.same(await holdfast('drain', 'nobody', '-c', config), { code: 1, out: '', err: 'holdfast: no zone has nobody\n' });
   const wrong = await holdfast('accept', 'orders', '--zone', 'other', '-c', config);
   t.same(wrong, { code: 1, out: '', err: 'holdfast: there is no zone other\n' });

@@ -131,11 +131,12 @@ export function fakeSource(status: StatusDocument, asked: unknown[] = []): Admin
   });
   return {
     status: () => status,
-    drain: (name, zone, undo) => {
+    drain: async (name, zone, undo) => {
       asked.push({ name, zone, undo });
+      const unsaved = zone === 'full' ? { unsaved: 'ENOSPC' } : {};
       return name === 'nobody'
         ? { unknown: 'no zone has nobody' }
-        : { endpoints: 2, changed: undo ? 0 : 2, answered: 1 };
+        : { endpoints: 2, changed: undo ? 0 : 2, answered: 1, ...unsaved };
     },
     reported: (reports) => {
       asked.push(...reports);
@@ -187,11 +188,12 @@ export function fakeSource(status: StatusDocument, asked: unknown[] = []): Admin
       };
     },
     ready: () => ({ ready: false, problems: ['zone svc.internal has no data'] }),
-    accept: (name, zone) => {
+    accept: async (name, zone) => {
       asked.push({ accept: name, zone });
       if (zone === 'other') return { unknown: 'there is no zone other' };
       if (zone === 'odd') return {} as { released: number };
-      return { released: name === 'orders' ? 2 : 0 };
+      const unsaved = zone === 'full' ? { unsaved: 'ENOSPC' } : {};
+      return { released: name === 'orders' ? 2 : 0, ...unsaved };
     },
     metrics: () => metrics.text(),
   };

@@ -76,3 +76,42 @@ t.test('a zone that went and came back is sent whole: the writer has forgotten i
   resolver.report(ZONE, 0, list(2), at(3_000));
   t.same(sent(4_000), [['full', 1]]);
 });
+
+t.test('a command is answered when what it said is on disk, or with why it is not (R29)', async (t) => {
+  const { at, resolver, snapshots, sent } = scene();
+  resolver.report(ZONE, 0, list(1, 700), at(0));
+  const wall = (boot: number) => at(boot).wall;
+  let answer: string | undefined = 'none yet';
+  const ask = async (within?: number): Promise<void> => {
+    answer = 'none yet';
+    answer = await snapshots.saved([ZONE], () => sent(1_000), within);
+  };
+  const settled = () => new Promise((done) => setImmediate(done));
+  const first = ask();
+  snapshots.wrote(ZONE, wall(1_000), 1);
+  await settled();
+  t.equal(answer, 'none yet', 'a part of it went to the writer so far');
+  for (const boot of [1_001, 1_002]) sent(boot);
+  snapshots.wrote(ZONE, wall(1_001), 1);
+  await settled();
+  t.equal(answer, 'none yet', 'what was written is from before');
+  snapshots.wrote(ZONE, wall(1_002), 1);
+  await first;
+  t.equal(answer, undefined);
+
+  await ask(1);
+  t.equal(answer, 'not written within 0.001 s');
+  const failing = ask();
+  snapshots.problem(ZONE, 'ENOSPC');
+  await failing;
+  t.equal(answer, 'ENOSPC');
+  await ask();
+  t.equal(answer, 'ENOSPC', 'known before');
+  snapshots.problem(ZONE, undefined);
+  const gone = ask();
+  const other = config('other.internal');
+  resolver.reload(other, at(2_000));
+  snapshots.load(t.testdir({}), other.zones, at(2_000));
+  await gone;
+  t.equal(answer, 'the zone is gone');
+});

@@ -83,6 +83,8 @@ export interface DrainReceipt {
   endpoints: number;
   changed: number;
   answered: number;
+  /** Why that is not on disk yet, so that a crash now would undo it; absent: it is (R29). */
+  unsaved?: string;
 }
 
 export interface ProberStatus {
@@ -279,14 +281,14 @@ export interface AdminSource {
   ready(): { ready: boolean; problems: string[] };
   /**
    * R9: lets held rows go. `name` is a service's name or `*`; `zone` is needed only when it is ambiguous. Returns how
-   * many, or a sentence that says what is not known.
+   * many, or a sentence that says what is not known. `unsaved`: as of `DrainReceipt`.
    */
-  accept(name: string, zone?: string): { released: number } | { unknown: string };
+  accept(name: string, zone?: string): Promise<{ released: number; unsaved?: string } | { unknown: string }>;
   /**
    * R10: drains a service, or endpoints by id, address, or address and port; or no longer. A sentence when nothing has
    * the name.
    */
-  drain(name: string, zone: string | undefined, undo: boolean): DrainReceipt | { unknown: string };
+  drain(name: string, zone: string | undefined, undo: boolean): Promise<DrainReceipt | { unknown: string }>;
   /** R20: what a client said of failed connections, within the limits. */
   reported(reports: readonly ClientReport[]): void;
   metrics(): Promise<string>;

@@ -134,7 +134,7 @@ function addControlRoutes(app: FastifyInstance, source: AdminSource): void {
     const { name, zone } = body as Record<string, unknown>;
     const service = oneName(name, 'name');
     const inZone = zone === undefined ? undefined : oneName(zone, 'zone');
-    const answer = source.accept(service, inZone);
+    const answer = await source.accept(service, inZone);
     if ('unknown' in answer) throw new RequestFault(404, answer.unknown);
     return answer;
   });
@@ -147,7 +147,7 @@ function addDrainRoute(app: FastifyInstance, source: AdminSource): void {
     const { name, zone, undo = false } = body as Record<string, unknown>;
     if (typeof undo !== 'boolean') throw new RequestFault(400, 'undo: expected true or false');
     const meant = oneName(name, 'name');
-    const answer = source.drain(meant, zone === undefined ? undefined : oneName(zone, 'zone'), undo);
+    const answer = await source.drain(meant, zone === undefined ? undefined : oneName(zone, 'zone'), undo);
     if ('unknown' in answer) throw new RequestFault(404, answer.unknown);
     return answer;
   });

@@ -2,7 +2,7 @@
 
 import { plain } from '../system/terminal.js';
 import { askResolver } from './ask.js';
-import { complain, EXIT_FAILED, EXIT_OK, print } from './output.js';
+import { complain, EXIT_FAILED, EXIT_OK, print, warnUnsaved } from './output.js';
 
 export async function accept(
   name: string,
@@ -12,8 +12,8 @@ export async function accept(
     body: { name, ...(options.zone === undefined ? {} : { zone: options.zone }) },
   });
   if (!asked.ok) return asked.exit;
-  const { released } = (asked.body ?? {}) as { released?: unknown };
-  if (!Number.isInteger(released)) {
+  const { released, unsaved } = (asked.body ?? {}) as Record<string, unknown>;
+  if (typeof released !== 'number' || !Number.isInteger(released)) {
     complain('the resolver did not say how many endpoints it let go: look at `holdfast status`');
     return EXIT_FAILED;
   }
@@ -21,5 +21,6 @@ export async function accept(
   if (options.json) print(JSON.stringify(asked.body, null, 2));
   else if (released === 0) print(`the guard holds nothing${of}, so there was nothing to let go`);
   else print(`let go: ${released} endpoint${released === 1 ? '' : 's'}${of}`);
+  warnUnsaved(unsaved);
   return EXIT_OK;
 }

@@ -1,7 +1,7 @@
 /** `holdfast drain`: takes endpoints out of the answers of this host, or gives them back (R10). */
 import { plain } from '../system/terminal.js';
 import { askResolver } from './ask.js';
-import { complain, EXIT_FAILED, EXIT_OK, print } from './output.js';
+import { complain, EXIT_FAILED, EXIT_OK, print, warnUnsaved } from './output.js';
 
 export async function drain(
   name: string,
@@ -11,13 +11,14 @@ export async function drain(
   const body = { name, undo, ...(zone === undefined ? {} : { zone }) };
   const asked = await askResolver(options.config, '/v1/drain', { body });
   if (!asked.ok) return asked.exit;
-  const { endpoints, changed, answered } = (asked.body ?? {}) as Record<string, unknown>;
+  const { endpoints, changed, answered, unsaved } = (asked.body ?? {}) as Record<string, unknown>;
   if (typeof endpoints !== 'number' || typeof changed !== 'number' || typeof answered !== 'number') {
     complain('the resolver did not say what it drained: look at `holdfast status`');
     return EXIT_FAILED;
   }
   if (options.json) print(JSON.stringify(asked.body, null, 2));
   else print(sentence(plain(name), undo, endpoints, changed, answered));
+  warnUnsaved(unsaved);
   return EXIT_OK;
 }
 

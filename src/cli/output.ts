@@ -1,4 +1,5 @@
 /** Exit codes, and one form for errors. */
+import { plain } from '../system/terminal.js';
 
 export const EXIT_OK = 0;
 export const EXIT_FAILED = 1;
@@ -13,6 +14,11 @@ export function print(text: string): void {
 /** Errors go to standard error, with the program's name. */
 export function complain(text: string): void {
   process.stderr.write(`holdfast: ${text}\n`);
+}
+
+/** What a command did is in force, and the resolver says why it is not on disk. */
+export function warnUnsaved(reason: unknown): void {
+  if (typeof reason === 'string') complain(`not on disk yet (${plain(reason)}): a crash now would undo it`);
 }
 
 /** `1 service`, `2 services`. */

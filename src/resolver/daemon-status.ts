@@ -10,6 +10,7 @@ import type { Resolver } from './resolver.js';
 import type { Snapshots } from './snapshots.js';
 import { zoneView } from './status.js';
 import { describeAge } from './status-text.js';
+import type { Zone } from './zone.js';
 
 export interface DaemonFacts {
   readonly config: Config;
@@ -31,6 +32,8 @@ export interface DaemonParts {
   problems(): readonly string[];
   /** Something was changed from outside. */
   changed(): void;
+  /** Resolves when what these zones have by now is on disk (R29), or with why it is not. */
+  saved(zones: readonly Zone[]): Promise<string | undefined>;
 }
 
 /** Services named in an alarm; the others are counted. */
@@ -46,17 +49,19 @@ export function adminSource(parts: DaemonParts, metrics: () => Promise<string>):
       const problems = notReady(parts);
       return { ready: problems.length === 0, problems };
     },
-    accept: (name, zone) => {
-      const released = resolver.accept(name, zone, clock.now());
-      if (released === undefined) return { unknown: unknownToAll(resolver, name, zone, 'service') };
+    accept: async (name, zone) => {
+      const accepted = resolver.accept(name, zone, clock.now());
+      if (accepted === undefined) return { unknown: unknownToAll(resolver, name, zone, 'service') };
+      const { released, zones } = accepted;
       parts.changed();
-      return { released };
+      return { released, ...(await unsaved(parts, zones)) };
     },
-    drain: (name, zone, undo) => {
-      const receipt = resolver.drain(name, zone, undo, clock.now());
-      if (receipt === undefined) return { unknown: unknownToAll(resolver, name, zone, 'service, id or address') };
+    drain: async (name, zone, undo) => {
+      const drained = resolver.drain(name, zone, undo, clock.now());
+      if (drained === undefined) return { unknown: unknownToAll(resolver, name, zone, 'service, id or address') };
+      const { receipt, zones } = drained;
       parts.changed();
-      return receipt;
+      return { ...receipt, ...(await unsaved(parts, zones)) };
     },
     reported: (reports) => {
       resolver.reported(reports, clock.now());
@@ -64,6 +69,12 @@ export function adminSource(parts: DaemonParts, metrics: () => Promise<string>):
     },
     metrics,
   };
+}
+
+/** A person's word is answered when it is on disk, or with why it is not. */
+async function unsaved(parts: DaemonParts, zones: readonly Zone[]): Promise<{ unsaved?: string }> {
+  const problem = await parts.saved(zones);
+  return problem === undefined ? {} : { unsaved: problem };
 }
 
 export function daemonStatus(parts: DaemonParts): StatusDocument {

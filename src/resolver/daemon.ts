@@ -314,6 +314,11 @@ class Daemon {
         ...this.#bugs.map((reason) => `internal error, please report it: ${reason}`),
       ],
       changed: () => this.#leave(this.#clock.now()),
+      saved: (zones) =>
+        this.#snapshots.saved(
+          zones.map(({ key }) => key),
+          () => this.#save(),
+        ),
     };
   }
 

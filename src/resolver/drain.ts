@@ -9,7 +9,7 @@ import type { Zone } from './zone.js';
 
 /**
  * Marks what `name` means, or takes the mark away: a service, or endpoints by id, address, or address and port.
- * Undefined when nothing has this name.
+ * Undefined when nothing has this name. `zones`: of the result, those that have it.
  */
 export function drain(
   zones: Iterable<Zone>,
@@ -17,11 +17,13 @@ export function drain(
   undo: boolean,
   log: Log,
   now: Instant,
-): DrainReceipt | undefined {
+): { readonly receipt: DrainReceipt; readonly zones: readonly Zone[] } | undefined {
   const receipt = { endpoints: 0, changed: 0, answered: 0 };
+  const having: Zone[] = [];
   for (const zone of zones) {
     const meant = meantBy(zone, name);
     if (meant.size === 0) continue;
+    having.push(zone);
     let changed = 0;
     for (const rows of meant.values()) {
       for (const row of rows) {
@@ -38,7 +40,7 @@ export function drain(
     receipt.changed += changed;
     receipt.answered += rows.filter((row) => row.answered).length;
   }
-  return receipt.endpoints === 0 ? undefined : receipt;
+  return having.length === 0 ? undefined : { receipt, zones: having };
 }
 
 function meantBy({ catalog }: Zone, name: string): Map<Service, CatalogRow[]> {

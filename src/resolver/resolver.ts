@@ -2,7 +2,7 @@
  * The resolver without its rim: zones, verdicts and answers as a deterministic machine. It reads no clock,
  * opens nothing and starts no timer; daemon.ts feeds it in production and the scenario engine in tests.
  */
-import type { ClientReport, DrainReceipt, Explanation, ServiceStatus, ZoneStatus } from '../admin/documents.js';
+import type { ClientReport, Explanation, ServiceStatus, ZoneStatus } from '../admin/documents.js';
 import { AnswerTable } from '../answers/table.js';
 import { Places } from '../catalog/places.js';
 import type { Service } from '../catalog/service.js';
@@ -197,20 +197,22 @@ export class Resolver {
     return asked;
   }
 
-  /** R9. `service` is a name or `*`. Returns how many rows were let go, or undefined when no zone knows the name. */
-  accept(service: string, zone: string | undefined, now: Instant): number | undefined {
-    let released: number | undefined;
+  /** R9. `service` is a name or `*`. Returns how many rows were let go, and of which zones, or undefined when no zone knows the name. */
+  accept(service: string, zone: string | undefined, now: Instant): { released: number; zones: Zone[] } | undefined {
+    const zones: Zone[] = [];
+    let released = 0;
     for (const one of this.#zones.values()) {
       if (zone !== undefined && one.config.name !== zone) continue;
       if (service !== '*' && !one.catalog.services.has(service)) continue;
-      released = (released ?? 0) + one.accept(service, now);
+      zones.push(one);
+      released += one.accept(service, now);
     }
     this.#tellTargets();
-    return released;
+    return zones.length === 0 ? undefined : { released, zones };
   }
 
   /** An operator's word on endpoints, see drain.ts. Undefined when no zone, or not the given one, has the name. */
-  drain(name: string, zone: string | undefined, undo: boolean, now: Instant): DrainReceipt | undefined {
+  drain(name: string, zone: string | undefined, undo: boolean, now: Instant): ReturnType<typeof drain> {
     const zones = [...this.#zones.values()].filter(({ config }) => zone === undefined || config.name === zone);
     return drain(zones, name, undo, this.#events.log, now);
   }

@@ -8,6 +8,7 @@ import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
 import { makeFolder } from '../system/folder.js';
 import type { Log } from './events.js';
 import type { Resolver } from './resolver.js';
+import { SnapshotWaits } from './snapshot-waits.js';
 import { zoneView } from './status.js';
 import { zoneKeys } from './zone-keys.js';
 
@@ -15,6 +16,9 @@ import { zoneKeys } from './zone-keys.js';
 const UNTRUSTED_WAIT_MS: Ms = 2_000;
 /** Between two deltas without a change: the wall time of the file is when it was last in force. */
 const IN_FORCE_MS: Ms = 60_000;
+
+/** A command waits so long, at most, until what it said is on disk. */
+const SAVED_MS: Ms = 3_000;
 
 /** One or two milliseconds' worth. */
 const ROWS_AT_ONCE = 500;
@@ -34,6 +38,7 @@ export class Snapshots {
   readonly #partial = new Set<string>();
   readonly #sent = new Map<string, BootMs>();
   readonly #written = new Map<string, { readonly wall: WallMs; readonly bytes: number }>();
+  readonly #waits = new SnapshotWaits();
   /** Zones whose file cannot be written, with why. */
   readonly problems = new Map<string, string>();
 
@@ -53,6 +58,8 @@ export class Snapshots {
     }
     // The writer forgets a zone that goes: should it come back, it is given all of it.
     for (const key of this.#sent.keys()) if (this.#resolver.zone(key) === undefined) this.#sent.delete(key);
+    for (const key of this.#waits.zones)
+      if (this.#resolver.zone(key) === undefined) this.#waits.failed(key, 'the zone is gone');
     for (const [key, zone] of zoneKeys(zones)) {
       if (this.#resolver.zone(key)?.source !== 'none') continue;
       const expect = { machine: this.#machine, registry: zoneIdentity(zone.registries) };
@@ -117,15 +124,34 @@ export class Snapshots {
       const delta = this.#resolver.takeDelta(key, full, ROWS_AT_ONCE, now);
       this.#sent.set(key, now.boot);
       if (delta.more) this.#partial.add(key);
-      else this.#partial.delete(key);
+      else {
+        this.#partial.delete(key);
+        this.#waits.sent(key, now.wall);
+      }
       deltas.push({ zone: key, registry: zoneIdentity(zone.config.registries), wall: now.wall, full, ...delta });
     }
     return deltas;
   }
 
+  /**
+   * Resolves when what these zones have by now would outlive a death of this process, or with why it may not. `save`:
+   * hands to the writer what is to be written. `within`: the longest that it takes.
+   */
+  async saved(keys: readonly string[], save: () => void, within = SAVED_MS): Promise<string | undefined> {
+    const written = keys.map(async (key) => this.problems.get(key) ?? (await this.#waits.wait(key)));
+    save();
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<string>((done) => {
+      timer = setTimeout(done, within, `not written within ${within / 1000} s`);
+    });
+    const all = Promise.all(written).then((problems) => problems.find((problem) => problem !== undefined));
+    return Promise.race([all, late]).finally(() => clearTimeout(timer));
+  }
+
   /** The zone's file was written with what was in force at that wall time. */
   wrote(key: string, wall: WallMs, bytes: number): void {
     this.#written.set(key, { wall, bytes });
+    this.#waits.wrote(key, wall);
   }
 
   /** For the metrics: how old each zone's file is. */
@@ -149,6 +175,7 @@ export class Snapshots {
       this.#log('info', 'snapshot-written-again', { zone: key });
     } else {
       this.problems.set(key, reason);
+      this.#waits.failed(key, reason);
       this.#log('error', 'snapshot-not-written', { zone: key, reason });
     }
   }

@@ -1,6 +1,8 @@
-/** The real program after deaths that native calls may have been the cause of. */
+/** The real program after deaths: of what native calls may have been the cause, and right after a person's word. */
+import { join } from 'node:path';
 import t from 'tap';
 import type { StatusDocument } from '../../src/admin/documents.js';
+import { askControl } from '../../src/ask/control.js';
 import { loadNativeCalls } from '../../src/prober/probes/native-sockets.js';
 import { loadLinuxCalls } from '../../src/server/linux-calls.js';
 import { Backend, freePort, Host, until, ZONE } from './program.js';
@@ -81,3 +83,32 @@ t.test('the same of the prober: the next start probes without native calls', { s
 function transport(program: { events(): { event: string; [field: string]: unknown }[] }): unknown {
   return program.events().find(({ event }) => event === 'answering')?.transport;
 }
+
+t.test("what a person said outlives a death right after the command's answer (R9, R10, R29)", async (t) => {
+  const one = new Host();
+  t.teardown(() => one.dispose());
+  one.port = await freePort();
+  one.configure();
+  one.list({ orders: [1, 2], users: [11, 12, 13, 14] });
+  let resolver = await one.serve();
+  await one.saved('users');
+  const say = async (path: string, body: object): Promise<void> => {
+    const answer = await until('an answer', async () => {
+      const answer = await askControl(join(one.folder, 'run'), path, { body });
+      return answer.kind === 'answer' && answer;
+    });
+    t.match(answer.body, { unsaved: undefined });
+    resolver.kill('SIGKILL');
+    await resolver.ended;
+    resolver = await one.serve();
+  };
+  for (const undo of [false, true, false]) {
+    await say('/v1/drain', { name: 'orders-1', undo });
+    t.same(await one.ports('orders'), undo ? [1, 2] : [2], undo ? 'given back' : 'drained');
+  }
+  one.list({ orders: [1, 2], users: [11] });
+  await resolver.said('guard-tripped');
+  t.same(await one.ports('users'), [11, 12, 13, 14]);
+  await say('/v1/accept', { name: 'users' });
+  t.same(await one.ports('users'), [11]);
+});

@@ -266,7 +266,7 @@ export class World {
   }
 
   accept(service: string, zone: string | undefined): number {
-    const released = this.#resolver.accept(service, zone, this.now) ?? 0;
+    const released = this.#resolver.accept(service, zone, this.now)?.released ?? 0;
     this.#settle();
     return released;
   }
