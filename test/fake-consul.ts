@@ -236,7 +236,7 @@ export class FakeConsul {
     else if (path.startsWith('health/service/') && this.serviceDelay > 0) {
       await new Promise((resolve) => setTimeout(resolve, this.serviceDelay));
     } else if (path.startsWith('internal/') && this.summaryDelay > 0) {
-      await new Promise((resolve) => setTimeout(resolve, this.summaryDelay));
+      await new Promise((resolve) => setTimeout(resolve, this.summaryDelay).unref());
     }
     if (!res.destroyed) this.#answer(path, url.searchParams, token, res);
   }

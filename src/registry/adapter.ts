@@ -57,12 +57,22 @@ export interface Adapter {
   readonly follower?: Follower;
   /** R3: the names of services that are asked, the most asked first, as often as they are others. */
   mostAsked?(names: readonly string[]): void;
+  /** R3: of a source that tells that something changed before it tells what. */
+  readonly seeker?: Seeker;
   /** R33: of a source whose lists are of what was asked for. */
   readonly onDemand?: OnDemand;
   /** Called once: `wake` asks for a poll before its time, `failed` tells why there is no such help. */
   watch?(wake: () => void, failed: (reason: string) => void): void;
   /** Ends the watch. Polls may still be under way. */
   close(): void;
+}
+
+/** What is asked while it is looked for what changed is read first: whoever asks for it has it at once. */
+export interface Seeker {
+  /** @param seeks is told when something changed and it is not known what, once a second at most, and when that ended */
+  onSeek(seeks: (seeking: boolean) => void): void;
+  /** Services that are being asked just now. */
+  justAsked(names: readonly string[]): void;
 }
 
 export type Delivery = Extract<Observation, { kind: 'change' | 'confirmed' }>;

@@ -14,12 +14,15 @@ import type { ConsulMirror } from './consul-mirror.js';
 import { CHECKS_PATH, ConsulOverview } from './consul-overview.js';
 import { NO_NODE, NO_STATE, Progress } from './consul-progress.js';
 import { ConsulReader } from './consul-reader.js';
+import { SeekPace } from './consul-seek.js';
 import { sleep, type Take, watchList } from './consul-watch.js';
 import { isFailure } from './http-failure.js';
 import { gateOf } from './source-gates.js';
 
 export interface DatacenterOptions extends ListSource {
   readonly newMirror: () => ConsulMirror;
+  /** `seeking` is another than it was. */
+  readonly seeks: () => void;
 }
 
 /** Up to so many checks that left a list of bad ones are looked at by their services, which may take so long. */
@@ -42,6 +45,8 @@ export class ConsulDatacenter {
   #mirror: ConsulMirror;
   #reader: ConsulReader;
   readonly #hot: HotWatches;
+  readonly #seekPace = new SeekPace();
+  #seeking = false;
   #origin = '';
   /** Of what was taken in; of checks, up to which their states are known. */
   #indexes: Record<ListName, bigint> | undefined;
@@ -116,6 +121,20 @@ export class ConsulDatacenter {
     this.#wake?.();
   }
 
+  /** Something changed, and it is not known what: `justAsked` helps. */
+  get seeking(): boolean {
+    return this.#seeking;
+  }
+
+  /** R3: whoever asks for these need not wait until it is found out what changed. */
+  justAsked(names: readonly string[]): void {
+    const { plan } = this.#reader;
+    const mayDiffer = (name: string): boolean =>
+      this.#mirror.has(name) && !this.#hot.has(name) && !plan.isVerified('service', name);
+    if (!plan.unexplained) return;
+    for (const name of this.#seekPace.pick(names.filter(mayDiffer))) void this.#reader.readAside(name, this.#news);
+  }
+
   /** Another token may see something else, at the same indexes: the next `refresh` reads all services. */
   readAnew(): void {
     this.#reader.readAnew();
@@ -179,6 +198,7 @@ export class ConsulDatacenter {
       return await Promise.race([...watches, this.#reader.follow(signal, news), this.#keepUp(signal)]);
     } finally {
       this.#hot.set([]);
+      this.#seek(true);
       leave();
     }
   }
@@ -217,7 +237,10 @@ export class ConsulDatacenter {
       mirror: this.#mirror,
       asked: () => this.#asked,
       watched: (name) => this.#hot.has(name),
-      took: ({ changed }) => this.#touch(changed),
+      took: ({ changed }) => {
+        this.#touch(changed);
+        if (this.#seeking) this.#seek();
+      },
       ended: () => this.#wake?.(),
       summed: () => this.#overview.isSummed,
     });
@@ -284,6 +307,7 @@ export class ConsulDatacenter {
     if (name === 'services') {
       const told = found.changed.size + found.unread.size > 0;
       this.#reader.moved(reply.index, told, this.#listMs);
+      this.#seek();
       for (const gone of found.changed) this.#reader.forget(gone);
     }
     if (name === 'nodes') this.#settle(reply.index);
@@ -356,14 +380,24 @@ export class ConsulDatacenter {
     const index = catalog.index ?? 0n;
     if (index !== checks || index <= later(known.services, known.nodes)) return;
     this.#reader.moved(index, false, GLANCE_MS);
+    this.#seek();
     this.#wake?.();
+  }
+
+  #seek(over = false): void {
+    const seeking = !over && this.#reader.plan.unexplained;
+    if (seeking ? !this.#seekPace.begin(performance.now()) : !this.#seeking) return;
+    this.#seeking = seeking;
+    this.#options.seeks();
   }
 
   /** What was taken for a change of a service before its list came was one of a node. */
   #settle(nodes: bigint): void {
     const { services = 0n } = this.#indexes ?? {};
     const { plan } = this.#reader;
-    if (plan.index > services && nodes >= plan.index) plan.moved(services, true);
+    if (plan.index <= services || nodes < plan.index) return;
+    plan.moved(services, true);
+    this.#seek();
   }
 
   /** Reads what tells of everything when it is due, and watches what is asked most, until `signal` or a failure. */

@@ -61,6 +61,8 @@ export class ConsulReader {
   #nodesFail = false;
   #movedAt = 0;
   #wake: (() => void) | undefined;
+  /** Of `follow`. */
+  #following = AbortSignal.abort();
 
   constructor(options: ReaderOptions) {
     this.#options = options;
@@ -117,6 +119,7 @@ export class ConsulReader {
   async follow(signal: AbortSignal, news: () => void): Promise<string> {
     const { plan } = this;
     let leisure = performance.now() + LEISURE_MS;
+    this.#following = signal;
     while (!signal.aborted) {
       const wanted = plan.wanted.filter((name) => !this.failed.has(name));
       let failure: Failure | undefined;
@@ -140,6 +143,19 @@ export class ConsulReader {
       if (failure !== undefined) return failure.reason;
     }
     return 'stopped';
+  }
+
+  /** Reads a service beside all that goes on while it is followed, which does not wait for it. What fails is tried there. */
+  async readAside(name: string, news: () => void): Promise<void> {
+    const signal = this.#following;
+    const at = this.plan.index;
+    if (signal.aborted) return;
+    const reply = await this.#read(servicePath(name), { exact: true, urgent: true }, signal);
+    if (signal.aborted || isFailure(reply) || this.takeWatched(name, reply) !== undefined) return;
+    this.plan.verified('service', name, at);
+    news();
+    this.wake();
+    this.#options.ended();
   }
 
   /** The answer of the watch of one service. It says nothing of when it was known that nothing changed. */

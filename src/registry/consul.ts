@@ -5,7 +5,7 @@
  */
 
 import type { ConsulRegistryConfig } from '../config/types.js';
-import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './adapter.js';
+import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence, Seeker } from './adapter.js';
 import { ConsulAdapter } from './consul-adapter.js';
 import { ConsulDatacenter } from './consul-datacenter.js';
 import { ConsulMirror } from './consul-mirror.js';
@@ -17,8 +17,9 @@ import type { ListedCheck, ListedNode, Listing, Rejected, Row } from './registry
 import { collapseRows, normalizeAddress } from './rows.js';
 import { within } from './within.js';
 
-export class ConsulRegistry extends ConsulAdapter implements Adapter, Follower {
+export class ConsulRegistry extends ConsulAdapter implements Adapter, Follower, Seeker {
   readonly follower = this;
+  readonly seeker = this;
   readonly #source: ConsulSource;
   readonly #datacenters: readonly ConsulDatacenter[];
   /** What is amiss with each service. */
@@ -26,6 +27,7 @@ export class ConsulRegistry extends ConsulAdapter implements Adapter, Follower {
   /** Why other datacenters than the first cannot be heard. */
   readonly #unheard = new Map<ConsulDatacenter, string>();
   #nodesVersion = '';
+  #seeks: (seeking: boolean) => void = () => undefined;
 
   constructor(config: ConsulRegistryConfig, options: ConsulRegistryOptions) {
     const source = new ConsulSource(config, options);
@@ -33,9 +35,10 @@ export class ConsulRegistry extends ConsulAdapter implements Adapter, Follower {
     this.#source = source;
     const { client, policy, datacenters } = source;
     const { stale, maxLag } = config;
+    const seeks = (): void => this.#seeks(this.#datacenters.some(({ seeking }) => seeking));
     this.#datacenters = datacenters.map((dc) => {
       const newMirror = (): ConsulMirror => new ConsulMirror(policy, dc ?? '', options.wanted, options.limits);
-      return new ConsulDatacenter({ dc, client, stale, maxLag, newMirror });
+      return new ConsulDatacenter({ dc, client, stale, maxLag, newMirror, seeks });
     });
   }
 
@@ -45,6 +48,14 @@ export class ConsulRegistry extends ConsulAdapter implements Adapter, Follower {
 
   mostAsked(names: readonly string[]): void {
     for (const datacenter of this.#datacenters) datacenter.asked = names;
+  }
+
+  onSeek(seeks: (seeking: boolean) => void): void {
+    this.#seeks = seeks;
+  }
+
+  justAsked(names: readonly string[]): void {
+    for (const datacenter of this.#datacenters) datacenter.justAsked(names);
   }
 
   poll(context: PollContext): Promise<Observation | Failure> {

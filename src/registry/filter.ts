@@ -4,13 +4,14 @@
  */
 import { matchesGlob } from '../config/service-settings.js';
 import type { FilterConfig } from '../config/types.js';
-import type { Adapter, Delivery, Failure, Follower, Observation } from './adapter.js';
+import type { Adapter, Delivery, Failure, Follower, Observation, Seeker } from './adapter.js';
 import type { OnDemand } from './look-up.js';
 import type { Listing, ReleaseMark } from './registry.js';
 
 export function filtered(adapter: Adapter, filter: FilterConfig): Adapter {
   const part = new Part(filter);
   const { follower } = adapter;
+  const whole = wholeNames(filter);
   return {
     identity: adapter.identity,
     interval: adapter.interval,
@@ -22,9 +23,8 @@ export function filtered(adapter: Adapter, filter: FilterConfig): Adapter {
     ...(follower === undefined ? {} : { follower: follow(follower, part) }),
     ...(adapter.onDemand === undefined ? {} : { onDemand: lookedUp(adapter.onDemand, filter, part) }),
     ...(adapter.watch === undefined ? {} : { watch: (wake, failed) => adapter.watch!(wake, failed) }),
-    ...(adapter.mostAsked === undefined
-      ? {}
-      : { mostAsked: (names) => adapter.mostAsked!(names.map((name) => `${filter.prefix ?? ''}${name}`)) }),
+    ...(adapter.mostAsked === undefined ? {} : { mostAsked: (names) => adapter.mostAsked!(names.map(whole)) }),
+    ...(adapter.seeker === undefined ? {} : { seeker: sought(adapter.seeker, whole) }),
     close: () => adapter.close(),
   };
 }
@@ -38,9 +38,20 @@ function follow(follower: Follower, part: Part): Follower {
   };
 }
 
+/** The names of services as the registry has them. */
+function wholeNames({ prefix = '' }: FilterConfig): (name: string) => string {
+  return (name) => `${prefix}${name}`;
+}
+
+function sought(seeker: Seeker, whole: (name: string) => string): Seeker {
+  return {
+    onSeek: (seeks) => seeker.onSeek(seeks),
+    justAsked: (names) => seeker.justAsked(names.map(whole)),
+  };
+}
+
 function lookedUp(onDemand: OnDemand, filter: FilterConfig, part: Part): OnDemand {
-  const { prefix = '' } = filter;
-  const whole = (name: string): string => `${prefix}${name}`;
+  const whole = wholeNames(filter);
   return {
     lookUp: async (service, signal) => {
       const name = whole(service);

@@ -18,6 +18,7 @@ import { HandedOver } from './handed-over.js';
 import { ProberLink } from './prober-link.js';
 import { ReportQueue } from './report-queue.js';
 import { Resolver } from './resolver.js';
+import { Seeking } from './seeking.js';
 import { awaitSignals } from './signals.js';
 import { Snapshots, snapshotFolder } from './snapshots.js';
 import { SyncLink } from './sync-link.js';
@@ -82,6 +83,10 @@ class Daemon {
   readonly #snapshots: Snapshots;
   readonly #reports: ReportQueue;
   readonly #sync: SyncLink;
+  readonly #seeking = new Seeking({
+    asked: () => this.#resolver.askedJustNow(),
+    tell: (zone, services) => this.#sync.justAsked(zone, services),
+  });
   readonly #prober: ProberLink;
   readonly #forward: ForwardLink;
   readonly #handedOver: HandedOver;
@@ -176,6 +181,7 @@ class Daemon {
         this.#resolver.lookedUp(zone, service, found, now);
         this.#leave(now);
       },
+      onSeeks: ({ zone, loop }, seeking) => this.#seeking.set(loop, seeking ? zone : undefined),
       known: () => this.#resolver.knownServices(),
       onSnapshotProblem: (zone, reason) => this.#snapshots.problem(zone, reason),
       onSnapshotWritten: (zone, wall, bytes) => this.#snapshots.wrote(zone, wall, bytes),
@@ -258,6 +264,7 @@ class Daemon {
       for (const [zone, services] of Object.entries(this.#resolver.knownServices())) this.#sync.order(zone, services);
     });
     this.#every(ASKED_MS, () => this.#tellAsked());
+    this.#ends.push(() => this.#seeking.stop());
     this.#opening.push(this.#openControl().catch((error: Error) => this.#bug(error)));
     void this.#keepConfig();
     process.on('uncaughtException', (error) => this.#bug(error));

@@ -60,6 +60,8 @@ export class Resolver {
   readonly #hosts = new HostTable();
   /** R17: whose names are asked, by slot. */
   readonly #asked = new Map<number, Asked<Zone>>();
+  /** Slots that were asked, and have not been taken in yet. */
+  #glimpsed: readonly number[] = [];
   #lookAt: BootMs;
   readonly #events: ResolverEvents;
   #config: Config;
@@ -195,6 +197,21 @@ export class Resolver {
       if (names.length > 0) asked.set(zone.key, names);
     }
     return asked;
+  }
+
+  /** R3: the services that were asked since this was last called, or since the last look, by the zone's key. */
+  askedJustNow(): Map<string, string[]> {
+    const names = new Map<string, string[]>();
+    const slots = this.table.takeAsked();
+    this.#glimpsed = [...new Set([...this.#glimpsed, ...slots])];
+    for (const slot of slots) {
+      const { zone, service } = this.#asked.get(slot) ?? {};
+      if (zone === undefined || service === undefined) continue;
+      const known = names.get(zone.key);
+      if (known === undefined) names.set(zone.key, [service.name]);
+      else known.push(service.name);
+    }
+    return names;
   }
 
   /** R9. `service` is a name or `*`. Returns how many rows were let go, and of which zones, or undefined when no zone knows the name. */
@@ -345,7 +362,9 @@ export class Resolver {
   /** R17: takes in what was asked since the last look. */
   #look(now: Instant): void {
     this.#lookAt = now.boot + LOOK_MS;
-    for (const slot of this.table.takeAsked()) {
+    const slots = new Set([...this.#glimpsed, ...this.table.takeAsked()]);
+    this.#glimpsed = [];
+    for (const slot of slots) {
       const asked = this.#asked.get(slot);
       asked?.zone.asked(asked.service, now);
     }

@@ -31,6 +31,8 @@ export interface SyncLinkOptions {
   readonly onReport: (zone: string, registry: number, report: Report) => void;
   /** R33: what a look-up found, after `lookUp`. */
   readonly onLookedUp?: (zone: string, service: string, found: LookUp) => void;
+  /** R3: whether a registry seeks what changed: what is asked meanwhile may be told by `justAsked`. */
+  readonly onSeeks?: (source: SyncSource, seeking: boolean) => void;
   /** R33: what zones on demand know, most recently asked first: for a worker that knows nothing yet. */
   readonly known?: () => Readonly<Record<string, readonly string[]>>;
   /** A zone's snapshot cannot be written: said once, and once, with undefined, when it can again. */
@@ -108,6 +110,11 @@ export class SyncLink {
     if (this.#asked.get(zone) === told) return;
     this.#asked.set(zone, told);
     this.#post({ op: 'most-asked', zone, services });
+  }
+
+  /** R3: services of a zone that are being asked just now. */
+  justAsked(zone: string, services: readonly string[]): void {
+    this.#post({ op: 'just-asked', zone, services });
   }
 
   snapshot(delta: SnapshotDelta): void {
@@ -224,6 +231,9 @@ export class SyncLink {
         );
         break;
       }
+      case 'seeks':
+        this.#options.onSeeks?.(message.source, message.seeking);
+        break;
       case 'watch-failed': {
         const { zone, identity } = message.source;
         this.#options.log('warn', 'registry-watch-failed', { zone, registry: identity, reason: message.reason });

@@ -63,6 +63,8 @@ export type ToSyncWorker =
   | { readonly op: 'relist' }
   /** R3: the services of a zone that are asked most, the first first. */
   | { readonly op: 'most-asked'; readonly zone: string; readonly services: readonly string[] }
+  /** R3: services of a zone that are asked while its registry seeks what changed. */
+  | { readonly op: 'just-asked'; readonly zone: string; readonly services: readonly string[] }
   /** The part was taken: send the next. */
   | { readonly op: 'next'; readonly source: SyncSource }
   | { readonly op: 'snapshot'; readonly delta: SnapshotDelta }
@@ -78,6 +80,8 @@ export type FromSyncWorker =
   | { readonly op: 'looked-up'; readonly source: SyncSource; readonly service: string; readonly found: LookUp }
   /** What is this host name of a registry? */
   | { readonly op: 'host'; readonly host: string }
+  /** R3: a registry of the zone does not know yet what changed, or does again. */
+  | { readonly op: 'seeks'; readonly source: SyncSource; readonly seeking: boolean }
   | { readonly op: 'watch-failed'; readonly source: SyncSource; readonly reason: string }
   /** The registry is asked with other credentials from now on. */
   | { readonly op: 'renewed'; readonly source: SyncSource; readonly files: readonly string[] }

@@ -72,6 +72,11 @@ class SyncWorker {
           adapter.mostAsked?.(message.services);
         }
         break;
+      case 'just-asked':
+        for (const { adapter } of this.#zones.get(message.zone)?.loops.values() ?? []) {
+          adapter.seeker?.justAsked(message.services);
+        }
+        break;
       case 'next':
         this.#live.get(message.source.loop)?.();
         break;
@@ -136,6 +141,7 @@ class SyncWorker {
     const id = ++this.#lastLoop;
     this.#live.set(id, () => undefined);
     const source = { zone: zone.name, registry, identity: adapter.identity, loop: id };
+    adapter.seeker?.onSeek((seeking) => this.#send({ op: 'seeks', source, seeking }));
     const loop = new SyncLoop(adapter, {
       clock: bootClock(),
       random: Math.random,
