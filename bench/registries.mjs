@@ -103,7 +103,7 @@ async function serve(bench, name, registry) {
 function report(consul, etcd) {
   const show = (times) => `${ms(median(times))} (${ms(Math.max(...times))})`;
   const facts = [
-    `${each} endpoints of each service, in Consul on ${NODES} nodes, each with a check; services that nobody asks for, where nothing else is said`,
+    `${each} endpoints of each service, in Consul on ${NODES} nodes, each with a check; services that nobody asked for before the change, where nothing else is said; then they are asked for until the answer has it`,
     `${options.changes} changes of each kind, each after more than 10 s without one: ms from when the registry has it to the answer, the median and the longest`,
   ];
   const lines = [];
