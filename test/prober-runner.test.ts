@@ -2,7 +2,7 @@
 import t from 'tap';
 import type { ProbeResult } from '../src/prober/feed.js';
 import { LoopWatch } from '../src/prober/loop-watch.js';
-import type { Outcome, Probe, Tries } from '../src/prober/probes/attempt.js';
+import { type Outcome, type Probe, type Tries, TWICE } from '../src/prober/probes/attempt.js';
 import { PROBES } from '../src/prober/probes/probe.js';
 import { ProbeRunner } from '../src/prober/runner.js';
 import { Schedule } from '../src/prober/schedule.js';
@@ -20,6 +20,10 @@ t.test('R15: the loop watch tells a late loop and a pause from a slow endpoint',
   t.equal(watch.beat(1_330), 1_000);
   t.equal(watch.longestSince(1_329, 1_400), 1_000, 'a probe that was under way');
   t.equal(watch.longestSince(1_330, 1_400), 0, 'a probe that began after it');
+  t.equal(watch.totalSince(1_329, 1_400), 1_000);
+  t.equal(watch.beat(1_550), 120);
+  t.equal(watch.totalSince(1_329, 1_850), 1_320, 'all of them, with the one that is not noticed yet');
+  t.equal(watch.totalSince(1_330, 1_600), 120);
   t.equal(watch.worstLate(), 1_000);
   t.equal(watch.worstLate(), 0);
 });
@@ -40,6 +44,10 @@ function handProbes() {
 }
 
 const TIMEOUT: Outcome = { kind: 'failure', failure: 'timeout', detail: 'no answer' };
+
+const RESET = { kind: 'failure', failure: 'reset', detail: 'ECONNRESET', ended: true } as const;
+
+const CLOSED = { kind: 'failure', failure: 'bad-status', detail: 'closed', ended: true } as const;
 
 const REFUSED: Outcome = { kind: 'failure', failure: 'refused', detail: 'ECONNREFUSED' };
 
@@ -94,6 +102,87 @@ t.test('R15: what the runner believes', async (t) => {
       [[waiting[1]!.key, 'refused']],
     );
     t.match(runner.stats(), { localErrors: 1, lastLocalError: 'event loop late by 1900 ms' });
+  });
+
+  await t.test('what the other side ended may have waited for a late loop; otherwise it counts', async (t) => {
+    const { clock, results, runner, pass, waiting } = rig();
+    runner.setTargets([target()]);
+    const after = async (late: number, outcome: Outcome): Promise<ProbeResult | undefined> => {
+      results.length = 0;
+      while (waiting.length === 0) pass(50);
+      clock.boot += late;
+      waiting.pop()!.end(outcome);
+      await settled();
+      return results[0];
+    };
+    for (const outcome of [RESET, CLOSED]) {
+      t.match(await after(50, outcome), { failure: outcome.failure });
+      t.equal(await after(200, outcome), undefined);
+    }
+    t.match(await after(400, { ...TIMEOUT, failure: 'bad-status' }), { failure: 'bad-status' }, 'it has answered');
+    t.equal(runner.stats().localErrors, 2);
+  });
+
+  await t.test('a loop that is late again and again takes the time of a timeout, too', async (t) => {
+    const { clock, results, runner, pass, waiting } = rig();
+    runner.setTargets([target()]);
+    const after = async (turns: number): Promise<number> => {
+      while (waiting.length === 0) pass(50);
+      for (let turn = 0; turn < turns; turn++) {
+        clock.boot += 250;
+        runner.wake();
+      }
+      waiting.pop()!.end(TIMEOUT);
+      await settled();
+      return results.length;
+    };
+    t.equal(await after(4), 0);
+    t.match(runner.stats(), { localErrors: 1, lastLocalError: 'event loop late by 600 ms' });
+    t.equal(await after(2), 1, 'now and then is no reason');
+  });
+
+  await t.test('what waits for its turn leaves its room to others, and its time begins with its turn', async (t) => {
+    const { clock, results, runner, pass, waiting } = rig();
+    const programs: { tries: Tries; end: (outcome: Outcome) => void }[] = [];
+    const exec: Probe = (_target, _signal, tries) => {
+      tries!.waits(true);
+      return new Promise((end) => programs.push({ tries: tries!, end }));
+    };
+    const many = targets(5_000).map((one) => ({ ...one, type: 'exec' as const }));
+    const schedule = new Schedule(1e5, 1);
+    const other = new ProbeRunner({
+      clock,
+      schedule,
+      probes: { ...PROBES, exec, tcp: () => new Promise((end) => waiting.push({ key: 'a', tries: TWICE, end })) },
+      onResult: (result) => results.push(result),
+    });
+    t.teardown(() => other.stop());
+    runner.stop();
+    other.setTargets(many);
+    while (programs.length < many.length) {
+      clock.boot += 50;
+      other.wake();
+      await settled();
+    }
+    other.changeTargets([target()], []);
+    pass(0);
+    for (let i = 0; i < 40 && waiting.length === 0; i++) {
+      clock.boot += 50;
+      other.wake();
+    }
+    t.equal(waiting.length, 1, 'thousands that wait are in nobody’s way');
+    t.ok(other.stats().late >= 1_000, 'it is told that they wait');
+    clock.boot += 2_000;
+    other.wake();
+    const [first] = programs;
+    first!.tries.waits(false);
+    for (let i = 0; i < 20; i++) {
+      clock.boot += 50;
+      other.wake();
+    }
+    first!.end(TIMEOUT);
+    await settled();
+    t.match(results, [{ failure: 'timeout' }], 'what was late before its turn is no matter');
   });
 
   await t.test(

@@ -1,6 +1,9 @@
 /** Peers that answer without an end, and a host without descriptors: no probe takes the time of the others for it. */
 import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { PROBE_TYPES, type Target } from '../src/prober/feed.js';
@@ -70,6 +73,24 @@ t.test('DNS: replies to no question', async (t) => {
     probe({ type: 'dns', query: 'a.test', protocol: 'udp', port: await answered(strays), timeout: FOR_EVER });
   t.equal(await dns(5), 'pass', 'some are passed over');
   t.equal(await dns(100), 'bad-status: replies to no question, without an end');
+});
+
+t.test('exec: a program that writes without an end is read with pauses, and its last words all the same', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'hf-'));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  const written = join(folder, 'written');
+  const exec = (script: string, timeout: number) =>
+    probe({ type: 'exec', port: 1, timeout, command: ['/bin/sh', '-c', script] });
+  // It counts what was taken of it.
+  const flood = `i=0; while :; do head -c 1000000 /dev/zero >&2; i=$((i+1)); echo $i > ${written}; done`;
+  t.match(await exec(flood, 3_000), /^timeout: /);
+  const taken = Number(readFileSync(written, 'utf8'));
+  t.ok(taken >= 1 && taken <= 40, `${taken} MB in three seconds`);
+  t.equal(await exec('head -c 1000000 /dev/zero >&2; exit 0', FOR_EVER), 'pass', 'one that only says much');
+  t.equal(
+    await exec('echo no; head -c 1000000 /dev/zero >&2; exit 3', FOR_EVER).then((out) => out.slice(0, 18)),
+    'bad-status: exit 3',
+  );
 });
 
 t.test('A9: without descriptors every kind of probe is a local error, and ends no program', async (t) => {

@@ -137,6 +137,12 @@ t.test('HTTP probes', async (t) => {
     t.same(await say('HTTP/1.0 200 OK\r\n\r\nhello', { body: 'hello' }), pass);
     const chunked = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';
     t.same(await say(`${chunked}3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n`, { body: 'hello' }), pass);
+    for (const more of ['more', '\r\n', ok])
+      t.same(await say(`${ok}${more}`, { body: 'hello' }), pass, 'what comes behind it is no part of it');
+    t.same(await say(`${chunked}5\r\nhello\r\n0\r\n\r\nmore`, { body: 'hello' }), pass);
+    t.match(await say(`${ok}more`, { body: 'more' }), { failure: 'bad-status' });
+    t.same(await say('HTTP/1.1 200 OK\nX-A: a\n b\nContent-Length: 5\n\nhello', { body: 'hello' }), pass);
+    t.match(await say('HTTP/1.1 408 Request Timeout\r\n\r\n'), { detail: 'HTTP 408', ended: true });
     t.match(await say(`${chunked}zz\r\nhello`), { detail: 'HPE_INVALID_CHUNK_SIZE' });
     t.match(await say(`${chunked}3\r\nhe`), { detail: 'closed before the answer was complete' });
     t.same(await say(ok, { method: 'HEAD' }), pass, 'a body where none belongs');

@@ -128,6 +128,22 @@ t.test('native TCP probes', { skip: NOT_NATIVE }, async (t) => {
     native.close();
   });
 
+  await t.test('what is kept for connections to come is given back to those who need descriptors', async (t) => {
+    const server = createServer((socket) => socket.on('error', () => {}));
+    const port = await listening(server);
+    t.teardown(() => server.close());
+    const before = openSockets();
+    const native = new NativeTcp((why) => t.fail(why));
+    t.teardown(() => native.close());
+    const many = () => Promise.all(Array.from({ length: 40 }, () => native.probe(target({ port }), never)));
+    await many();
+    await until(() => openSockets() <= before + 40);
+    t.ok(openSockets() > before, 'some are kept');
+    native.rest();
+    await until(() => openSockets() <= before);
+    t.same(await many(), Array(40).fill({ kind: 'pass' }));
+  });
+
   await t.test('thousands at a time, here and not here: each has its own outcome', async (t) => {
     const server = createServer((socket) => socket.on('error', () => {}));
     const port = await listening(server);

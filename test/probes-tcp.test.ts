@@ -26,7 +26,7 @@ function probeBy(t: Tap, way: (typeof WAYS)[number]): Probe {
 }
 
 /** As many tries as there are times for. */
-const OFTEN: Tries = { more: () => true, unanswered: () => {} };
+const OFTEN: Tries = { more: () => true, unanswered: () => {}, waits: () => {} };
 
 function counting(): { readonly tries: Tries; readonly told: { unanswered: number } } {
   const told = { unanswered: 0 };
@@ -38,7 +38,7 @@ t.test('R12, R15: what an error means', async (t) => {
   const no = () => false;
   const cases: [string, Outcome][] = [
     ['ECONNREFUSED', { kind: 'failure', failure: 'refused', detail: 'ECONNREFUSED' }],
-    ['ECONNRESET', { kind: 'failure', failure: 'reset', detail: 'ECONNRESET' }],
+    ['ECONNRESET', { kind: 'failure', failure: 'reset', detail: 'ECONNRESET', ended: true }],
     ['EHOSTUNREACH', { kind: 'failure', failure: 'unroutable', detail: 'EHOSTUNREACH' }],
     ['ENETUNREACH', { kind: 'failure', failure: 'unroutable', detail: 'ENETUNREACH' }],
     ['ETIMEDOUT', { kind: 'failure', failure: 'timeout', detail: 'ETIMEDOUT' }],

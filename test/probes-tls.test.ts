@@ -1,7 +1,7 @@
 import { createServer as createHttpServer } from 'node:http';
 import { constants, createServer as createHttp2Server, createSecureServer } from 'node:http2';
 import { createServer, type Server } from 'node:net';
-import { createServer as createTlsServer } from 'node:tls';
+import { createSecureContext, createServer as createTlsServer, type SecureContext } from 'node:tls';
 import t from 'tap';
 import type { Target } from '../src/prober/feed.js';
 import { judgeValidity } from '../src/prober/probes/certificate.js';
@@ -19,6 +19,18 @@ t.test('TLS: name and validity of the certificate', async (t) => {
     await probe({ type: 'tls', port, minValidity: 100 * 366 * 86_400_000 }),
     /^bad-status: the certificate ends /,
   );
+  const asked: string[] = [];
+  const own = createSecureContext({ key: KEY, cert: CERT });
+  const SNICallback = (name: string, tell: (error: null, context: SecureContext) => void): void => {
+    asked.push(name);
+    tell(null, own);
+  };
+  const named = await listeningHere(
+    createTlsServer({ key: KEY, cert: CERT, SNICallback }, (socket) => void socket.on('error', () => {})),
+  );
+  for (const type of ['tls', 'https', 'grpc'] as const)
+    for (const tlsName of ['probe.test.', '127.0.0.1']) await probe({ type, port: named, tlsName, timeout: 200 });
+  t.same(asked, ['probe.test', 'probe.test', 'probe.test'], 'RFC 6066 s.3');
   const plain = await listeningHere(createServer((socket) => void socket.on('error', () => {}).end('hello')));
   t.match(await probe({ type: 'tls', port: plain }), /^bad-status: ERR_SSL_/);
   const old = createTlsServer({ key: KEY, cert: EXPIRED_CERT }, (socket) => void socket.on('error', () => {}));

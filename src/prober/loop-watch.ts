@@ -40,9 +40,23 @@ export class LoopWatch {
 
   /** The longest gap that ended after `start`, the present one included. */
   longestSince(start: BootMs, now: BootMs): Ms {
-    let longest = Math.max(0, now - this.#last - BEAT_MS);
-    for (const gap of this.#gaps) if (gap.end > start) longest = Math.max(longest, gap.late);
-    return longest < NOTICED_MS ? 0 : longest;
+    let longest = this.#present(now);
+    for (let i = this.#gaps.length; i-- > 0 && this.#gaps[i]!.end > start; )
+      longest = Math.max(longest, this.#gaps[i]!.late);
+    return longest;
+  }
+
+  /** All of them together. */
+  totalSince(start: BootMs, now: BootMs): Ms {
+    let total = this.#present(now);
+    for (let i = this.#gaps.length; i-- > 0 && this.#gaps[i]!.end > start; ) total += this.#gaps[i]!.late;
+    return total;
+  }
+
+  /** The gap that the next beat will notice. */
+  #present(now: BootMs): Ms {
+    const late = now - this.#last - BEAT_MS;
+    return late < NOTICED_MS ? 0 : late;
   }
 
   /** The worst gap since this was last asked. */

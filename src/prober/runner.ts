@@ -4,7 +4,7 @@ import type { BootMs, Clock, Ms } from '../system/clock.js';
 import type { ProbeResult, Target } from './feed.js';
 import { BEAT_MS, LoopWatch } from './loop-watch.js';
 import { MoreTries } from './more-tries.js';
-import type { Outcome, Probe, Tries } from './probes/attempt.js';
+import type { Failure, Outcome, Probe, Tries } from './probes/attempt.js';
 import type { Schedule, Turn } from './schedule.js';
 
 /** Probes under way at once, at most; fewer after the system has refused descriptors. */
@@ -19,9 +19,10 @@ const TIMER_GRAIN_MS = 5;
 const MAX_TIMER_MS = 60_000;
 /** A standstill of this length moves the schedule, so that nothing is caught up. */
 const PAUSE_MS = 1_000;
-/** A loop that was late by this share of a timeout, and by this much, may have caused it. */
-const LATE_SHARE = 0.25;
+/** A loop that was late by this much, and at once by this share of a timeout or by that in all, may have caused it. */
 const LATE_MS = 100;
+const LATE_SHARE = 0.25;
+const LATE_SHARE_IN_ALL = 0.5;
 /** After a pause of so many intervals nothing that was under way counts (A21). */
 const DISCARD_INTERVALS = 2;
 
@@ -35,11 +36,13 @@ export interface RunnerOptions {
   readonly schedule: Schedule;
   readonly probes: Readonly<Record<Target['type'], Probe>>;
   readonly onResult: (result: ProbeResult) => void;
+  /** A probe found no descriptor. */
+  readonly onShort?: () => void;
 }
 
 export interface RunnerStats {
   readonly targets: number;
-  /** The worst lateness of the loop or of a start since the last look. */
+  /** The worst lateness of the loop or of a start since the last look, of those that still wait for their turn, too. */
   readonly late: Ms;
   /** Probes without a result because the fault was here (R15), since the start. */
   readonly localErrors: number;
@@ -71,6 +74,9 @@ export class ProbeRunner {
   #discarded = 0;
   #ended = 0;
   #unanswered = 0;
+  /** Those that wait for their turn, since when, the first before the others; and when those began that did. */
+  readonly #waiting = new Map<Turn, BootMs>();
+  readonly #begun = new Map<Turn, BootMs>();
   readonly #moreTries: MoreTries;
 
   constructor(options: RunnerOptions) {
@@ -107,7 +113,7 @@ export class ProbeRunner {
     const { schedule } = this.#options;
     return {
       targets: schedule.size,
-      late: Math.max(this.#watch.worstLate(), schedule.worstLate()),
+      late: Math.max(this.#watch.worstLate(), schedule.worstLate(), this.#longestWait()),
       localErrors: this.#localErrors,
       lastLocalError: this.#lastLocalError,
       discarded: this.#discarded,
@@ -158,19 +164,38 @@ export class ProbeRunner {
 
   #probe(turn: Turn): void {
     this.#inFlight++;
-    this.#options.probes[turn.target.type](turn.target, this.#abort.signal, this.#triesOf(turn)).then(
+    this.#options.probes[turn.target.type](turn.target, this.#abort.signal, new TurnTries(turn, this.#asked)).then(
       (outcome) => this.#end(turn, outcome),
       (error: unknown) => this.#end(turn, { kind: 'local', detail: String(error) }),
     );
   }
 
-  #triesOf({ failing }: Turn): Tries {
-    return {
-      more: (made) => made < TWICE || (!failing && this.#moreTries.take(this.#now())),
-      unanswered: () => {
-        this.#unanswered++;
-      },
-    };
+  /** What the tries of all turns come to. */
+  readonly #asked: Asked = {
+    more: ({ failing }, made) => made < TWICE || (!failing && this.#moreTries.take(this.#now())),
+    unanswered: () => {
+      this.#unanswered++;
+    },
+    waits: (turn, does) => this.#wait(turn, does),
+  };
+
+  /** What waits leaves its room to others, and its time has not begun. */
+  #wait(turn: Turn, does: boolean): void {
+    const now = this.#now();
+    if (does) {
+      this.#inFlight--;
+      this.#waiting.set(turn, now);
+      this.#arm();
+    } else if (this.#waiting.delete(turn)) {
+      this.#inFlight++;
+      this.#begun.set(turn, now);
+    }
+  }
+
+  /** The longest that one has waited, of those that wait. */
+  #longestWait(): Ms {
+    for (const since of this.#waiting.values()) return this.#now() - since;
+    return 0;
   }
 
   #end(turn: Turn, outcome: Outcome): void {
@@ -179,12 +204,15 @@ export class ProbeRunner {
     this.#ended++;
     const now = this.#look();
     const { schedule } = this.#options;
-    const gap = this.#watch.longestSince(turn.started, now);
-    const failing = outcome.kind === 'local' ? undefined : outcome.kind === 'failure';
+    const begun = this.#begunOf(turn);
+    const gap = this.#watch.longestSince(begun, now);
+    this.#begun.delete(turn);
+    const late = outcome.kind === 'failure' ? this.#lateness(outcome, turn.target, gap, begun, now) : 0;
+    const failing = outcome.kind === 'local' || late > 0 ? undefined : outcome.kind === 'failure';
     const wanted = schedule.done(turn.target.key, now, failing);
     if (gap > DISCARD_INTERVALS * turn.interval) this.#discarded++;
     else if (outcome.kind === 'local') this.#local(outcome.detail);
-    else if (wasTooLate(outcome, gap, turn.target.timeout)) this.#local(`event loop late by ${Math.round(gap)} ms`);
+    else if (late > 0) this.#local(`event loop late by ${Math.round(late)} ms`);
     else if (wanted) this.#options.onResult(resultOf(turn, outcome, now));
     if (outcome.kind !== 'local' && ++this.#sinceRegrown >= REGROW_EVERY) {
       this.#sinceRegrown = 0;
@@ -193,10 +221,28 @@ export class ProbeRunner {
     this.#arm();
   }
 
+  /**
+   * R15: by how much the loop was late where that may be why a probe failed, otherwise 0: nothing came in time, or the
+   * other side did not wait for us.
+   */
+  #lateness({ failure, ended }: Failure, { timeout }: Target, gap: Ms, begun: BootMs, now: BootMs): Ms {
+    if (ended) return gap;
+    if (failure !== 'timeout') return 0;
+    if (gap > Math.max(LATE_MS, timeout * LATE_SHARE)) return gap;
+    const total = this.#watch.totalSince(begun, now);
+    return total > Math.max(LATE_MS, timeout * LATE_SHARE_IN_ALL) ? total : 0;
+  }
+
+  /** What waited for its turn began after that. */
+  #begunOf(turn: Turn): BootMs {
+    return this.#begun.size === 0 ? turn.started : (this.#begun.get(turn) ?? turn.started);
+  }
+
   #local(detail: string): void {
     this.#localErrors++;
     this.#lastLocalError = detail;
     if (!NO_DESCRIPTORS.test(detail)) return;
+    this.#options.onShort?.();
     this.#limit = Math.max(MIN_IN_FLIGHT, Math.min(this.#limit, Math.floor(this.#inFlight * 0.75)));
     this.#sinceRegrown = 0;
   }
@@ -214,9 +260,27 @@ export class ProbeRunner {
   }
 }
 
-/** R15: a timeout is not believed when the loop was late within it. */
-function wasTooLate(outcome: Outcome, gap: Ms, timeout: Ms): boolean {
-  return outcome.kind === 'failure' && outcome.failure === 'timeout' && gap > Math.max(LATE_MS, timeout * LATE_SHARE);
+/** What probes ask and tell, and whose it is. */
+type Asked = { readonly [K in keyof Tries]: (turn: Turn, ...args: Parameters<Tries[K]>) => ReturnType<Tries[K]> };
+
+/** Of one turn. There is one for each probe: it has no functions of its own. */
+class TurnTries implements Tries {
+  constructor(
+    readonly turn: Turn,
+    readonly asked: Asked,
+  ) {}
+
+  more(made: number): boolean {
+    return this.asked.more(this.turn, made);
+  }
+
+  unanswered(): void {
+    this.asked.unanswered(this.turn);
+  }
+
+  waits(does: boolean): void {
+    this.asked.waits(this.turn, does);
+  }
 }
 
 function resultOf(turn: Turn, outcome: Exclude<Outcome, { kind: 'local' }>, now: BootMs): ProbeResult {

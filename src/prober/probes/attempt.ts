@@ -4,9 +4,17 @@ import type { FailureKind, Target } from '../feed.js';
 
 export type Outcome =
   | { readonly kind: 'pass'; readonly draining?: true; readonly detail?: string }
-  | { readonly kind: 'failure'; readonly failure: FailureKind; readonly detail: string }
+  | Failure
   /** The fault is on this side; it says nothing about the endpoint (R15). */
   | { readonly kind: 'local'; readonly detail: string };
+
+export interface Failure {
+  readonly kind: 'failure';
+  readonly failure: FailureKind;
+  readonly detail: string;
+  /** The other side ended it: it may have waited too long for us. */
+  readonly ended?: true;
+}
 
 /**
  * A lost packet is not sent again by the system within the usual timeout, so a probe that hears nothing tries again
@@ -17,13 +25,15 @@ export interface Tries {
   more(made: number): boolean;
   /** A connection has ended that nobody answered: the host remembers it for long (budget.ts). */
   unanswered(): void;
+  /** It waits for its turn and holds nothing, so that its time has not begun; or it does so no more. */
+  waits(does: boolean): void;
 }
 
 /** Measures a target once. Never rejects; `signal` ends it early with a local outcome. Without `tries` it tries twice. */
 export type Probe = (target: Target, signal: AbortSignal, tries?: Tries) => Promise<Outcome>;
 
 /** What is tried a second time, and no more. */
-export const TWICE: Tries = { more: (made) => made < 2, unanswered: () => {} };
+export const TWICE: Tries = { more: (made) => made < 2, unanswered: () => {}, waits: () => {} };
 
 /** When it is tried again, as shares of the timeout: what answers within half of it is asked once. */
 export const RETRY_AT: readonly number[] = [1 / 2, 5 / 8, 3 / 4];
@@ -36,6 +46,14 @@ export const STOPPED: Outcome = { kind: 'local', detail: 'stopped' };
 
 export function failure(kind: FailureKind, detail: string): Outcome {
   return { kind: 'failure', failure: kind, detail };
+}
+
+export function endedByPeer(kind: FailureKind, detail: string): Outcome {
+  return { kind: 'failure', failure: kind, detail, ended: true };
+}
+
+export function closedTooEarly(before = 'the answer was complete'): Outcome {
+  return endedByPeer('bad-status', `closed before ${before}`);
 }
 
 export function local(detail: string): Outcome {

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { isIPv6 } from 'node:net';
 import type { FailureKind } from '../feed.js';
-import { failure, local, type Outcome } from './attempt.js';
+import { closedTooEarly, endedByPeer, failure, local, type Outcome } from './attempt.js';
 
 const REMOTE: Readonly<Record<string, FailureKind>> = {
   ECONNREFUSED: 'refused',
@@ -16,7 +16,9 @@ const REMOTE: Readonly<Record<string, FailureKind>> = {
 };
 
 /** What answered does not speak the protocol. */
-const FOREIGN = /^(HPE_|ERR_SSL_|ERR_TLS_|ERR_HTTP2?_)/;
+const FOREIGN = /^(HPE_|ERR_SSL_|ERR_TLS_|ERR_HTTP_)/;
+/** Or says goodbye to the connection, or to the stream. */
+const HTTP2 = /^ERR_HTTP2_/;
 
 /** How long a look at the routing table is good for. */
 const FORGET_MS = 5_000;
@@ -36,9 +38,9 @@ export function classify(error: SystemFault, address: string, routed = hasDefaul
   if (code === 'ENETUNREACH')
     return routed(isIPv6(address) ? 6 : 4) ? failure('unroutable', code) : local('ENETUNREACH, no default route');
   // Node gives this code, without a system call, to a connection that was closed in good order but too early.
-  if (code === 'ECONNRESET' && error.syscall === undefined)
-    return failure('bad-status', 'closed before the answer was complete');
+  if (code === 'ECONNRESET' && error.syscall === undefined) return closedTooEarly();
   const kind = REMOTE[code];
+  if (kind === 'reset' || HTTP2.test(code)) return endedByPeer(kind ?? 'bad-status', code);
   if (kind !== undefined) return failure(kind, code);
   if (FOREIGN.test(code)) return failure('bad-status', code);
   return local(code === '' ? (error.message ?? 'unknown error') : code);

@@ -3,7 +3,7 @@ import { randomInt } from 'node:crypto';
 import { RCODE, TYPE } from '../../dns/constants.js';
 import { encodeQuery } from '../../dns/encode-query.js';
 import type { Target } from '../feed.js';
-import { failure, local, type Outcome, PASS, type Probe, type Tries } from './attempt.js';
+import { closedTooEarly, failure, local, type Outcome, PASS, type Probe, type Tries } from './attempt.js';
 import { attemptOver } from './connection.js';
 import { exchange } from './udp.js';
 
@@ -57,7 +57,7 @@ function exchangeTcp(
       }
       if (left <= 0) settle(judge(received.subarray(LENGTH_BYTES)));
     });
-    socket.on('end', () => settle(failure('bad-status', 'closed before the answer was complete')));
+    socket.on('end', () => settle(closedTooEarly()));
     socket.write(Buffer.concat([Buffer.from([query.length >> 8, query.length & 0xff]), query]));
   });
 }

@@ -3,20 +3,26 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import type { Ms } from '../../system/clock.js';
 import type { Target } from '../feed.js';
-import { attempt, failure, local, type Outcome, PASS, type Probe } from './attempt.js';
+import { attempt, failure, local, type Outcome, PASS, type Probe, TWICE } from './attempt.js';
 
 /** Programs that run at once, at most. Others wait, and their time begins when they do. */
 export const MAX_RUNNING = 8;
 const MAX_OUTPUT_BYTES = 100;
+/** What a program says beyond this is read so much at a time, with pauses: it may not take the time of all other probes. */
+const FREE_BYTES = 256 * 1024;
+const PAUSE_MS: Ms = 10;
 /** So long after the end of a program what it has said is still read. */
 const LAST_WORDS_MS: Ms = 50;
 
 let running = 0;
 const waiting: (() => void)[] = [];
 
-export const probeExec: Probe = async (target, signal) => {
-  if (running >= MAX_RUNNING) await new Promise<void>((resolve) => waiting.push(resolve));
-  else running++;
+export const probeExec: Probe = async (target, signal, tries = TWICE) => {
+  if (running >= MAX_RUNNING) {
+    tries.waits(true);
+    await new Promise<void>((resolve) => waiting.push(resolve));
+    tries.waits(false);
+  } else running++;
   try {
     return await run(target, signal);
   } finally {
@@ -37,8 +43,13 @@ function run({ address, port, timeout, command }: Target, signal: AbortSignal): 
     child.on('error', (error: NodeJS.ErrnoException) => settle(local(`${error.code ?? error.message}, ${program}`)));
     // Without descriptors there is none, whatever the types say.
     const stderr: Readable | undefined = child.stderr;
+    let read = 0;
     stderr?.on('data', (chunk: Buffer) => {
       if (said.length < MAX_OUTPUT_BYTES) said += chunk.toString('utf8');
+      read += chunk.length;
+      if (read <= FREE_BYTES) return;
+      stderr.pause();
+      setTimeout(() => stderr.resume(), PAUSE_MS);
     });
     // What it has left running may hold its standard error open for ever: that must neither stay nor be waited for.
     child.on('exit', () => {

@@ -6,8 +6,8 @@ import { type ClientHttp2Session, connect as connectHttp2, constants } from 'nod
 import type { Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Target } from '../feed.js';
-import { failure, type Outcome, PASS, type Probe } from './attempt.js';
-import { judgeName } from './certificate.js';
+import { closedTooEarly, failure, type Outcome, PASS, type Probe } from './attempt.js';
+import { askedName, judgeName } from './certificate.js';
 import { classify } from './classify.js';
 import { attemptOver, withoutGoodbye } from './connection.js';
 import { hostOf } from './http.js';
@@ -67,7 +67,7 @@ function openSession(
     const authority = `http://${hostOf({ ...target, type: 'http' })}`;
     return connectHttp2(authority, { createConnection: () => raw });
   }
-  const options = { socket: raw, rejectUnauthorized: false, servername: tlsName, ALPNProtocols: ['h2'] };
+  const options = { socket: raw, rejectUnauthorized: false, servername: askedName(tlsName), ALPNProtocols: ['h2'] };
   const socket = withoutGoodbye(connectTls(options));
   socket.on('error', judge);
   socket.once('secureConnect', () => {
@@ -97,7 +97,7 @@ export function judgeReply(
   reply: Uint8Array,
   service: string | undefined,
 ): Outcome {
-  if (status === 0) return failure('bad-status', 'closed before the answer was complete');
+  if (status === 0) return closedTooEarly();
   if (status !== 200) return failure('bad-status', `HTTP ${status}`);
   const unknown = (): Outcome => failure('wrong-identity', `no service ${service}`);
   if (grpcStatus === STATUS_NOT_FOUND && service !== undefined) return unknown();

@@ -3,11 +3,11 @@
  * body comes to its end, or to a limit, in time. Redirects are statuses like others and are never followed (R18).
  */
 import { type IncomingMessage, request } from 'node:http';
-import { isIP, isIPv6, type Socket } from 'node:net';
+import { isIPv6, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Target } from '../feed.js';
-import { DRAINING, failure, type Outcome, PASS, type Probe } from './attempt.js';
-import { judgeName } from './certificate.js';
+import { DRAINING, endedByPeer, failure, type Outcome, PASS, type Probe } from './attempt.js';
+import { askedName, judgeName } from './certificate.js';
 import { classify } from './classify.js';
 import { attemptOver, withoutGoodbye } from './connection.js';
 
@@ -18,6 +18,8 @@ const MAX_PIECES = 8_192;
 /** Before the response, of the kind 1xx. */
 const MAX_HINTS = 16;
 const DRAINING_STATUS = 503;
+/** RFC 9110 s.15.5.9: it has waited for the request. */
+const REQUEST_TIMEOUT = 408;
 /** RFC 9110 s.6.4.1: no body follows. */
 const BODILESS: ReadonlySet<number> = new Set([204, 304]);
 const WANTED: readonly (readonly [number, number])[] = [[200, 299]];
@@ -37,13 +39,20 @@ export const probeHttp: Probe = (target, signal, tries) =>
       headers: headersOf(target),
       setHost: false,
       maxHeaderSize: MAX_HEADER_BYTES,
+      // Lines that end without CR, headers that go on in the next line: what other clients take is no fault.
+      insecureHTTPParser: true,
     });
-    query.on('error', judge);
+    let answer: IncomingMessage | undefined;
+    // What comes behind a whole answer is no part of it, in the same packet or not.
+    query.on('error', (error) => {
+      if (answer?.complete !== true) judge(error);
+    });
     let hints = 0;
     query.on('information', () => {
       if (++hints > MAX_HINTS) settle(failure('bad-status', 'hints without an end'));
     });
     query.on('response', (response) => {
+      answer = response;
       response.on('error', judge);
       const outcome = judgeHead(target, response);
       if (outcome !== undefined) {
@@ -86,7 +95,9 @@ function judgeHead(target: Target, response: IncomingMessage): Outcome | undefin
   if (status === DRAINING_STATUS && drainHeader !== undefined && drainHeader.toLowerCase() in headersDistinct)
     return DRAINING;
   const wanted = (target.status ?? WANTED).some(([low, high]) => status >= low && status <= high);
-  return wanted ? undefined : failure('bad-status', `HTTP ${status}`);
+  if (wanted) return undefined;
+  const fail = status === REQUEST_TIMEOUT ? endedByPeer : failure;
+  return fail('bad-status', `HTTP ${status}`);
 }
 
 /** R19: whoever does not say the right name is another one, whatever the status. */
@@ -108,12 +119,8 @@ function judgeBody({ body, identityBody }: Target, received: Buffer): Outcome {
 
 /** Who signed a certificate is not judged; its name is when one is asked for (R19). */
 function tlsOptions(target: Target): { rejectUnauthorized: boolean; servername: string; ALPNProtocols: string[] } {
-  const name = target.tlsName ?? target.host?.replace(/:\d+$/, '') ?? '';
-  return {
-    rejectUnauthorized: false,
-    servername: isIP(name.replace(/^\[|\]$/g, '')) === 0 ? name : '',
-    ALPNProtocols: ['http/1.1'],
-  };
+  const servername = askedName(target.tlsName ?? target.host?.replace(/:\d+$/, ''));
+  return { rejectUnauthorized: false, servername, ALPNProtocols: ['http/1.1'] };
 }
 
 function headersOf(target: Target): Record<string, string> {

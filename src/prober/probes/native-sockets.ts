@@ -182,9 +182,14 @@ export class NativeSockets {
     return samePort && own.address.every((byte, i) => byte === peer.address[i]);
   }
 
+  /** Gives back what is kept for connections to come. */
+  rest(): void {
+    for (const fd of this.#idle.splice(0)) this.#calls.close(fd);
+  }
+
   /** Watches no more, and keeps no sockets. Connections are closed by whoever opened them. */
   end(): void {
-    for (const fd of this.#idle.splice(0)) this.#calls.close(fd);
+    this.rest();
     this.#calls.close(this.#epoll);
   }
 

@@ -77,6 +77,11 @@ export class NativeTcp {
     });
   };
 
+  /** Others need the descriptors that are kept for connections to come. */
+  rest(): void {
+    this.#sockets?.rest();
+  }
+
   /** Ends what is under way. Later probes go over node:net. */
   close(): void {
     const sockets = this.#sockets;

@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 import type { Ms } from '../../system/clock.js';
 import type { Target } from '../feed.js';
-import { failure, type Outcome, PASS, type Probe } from './attempt.js';
+import { closedTooEarly, failure, type Outcome, PASS, type Probe } from './attempt.js';
 import { attemptOver, closeHard } from './connection.js';
 
 const MAX_GREETING_BYTES = 4_096;
@@ -30,7 +30,7 @@ function greet(socket: Socket, { expect }: Target, settle: (outcome: Outcome) =>
     if (greeting.includes(expect)) settle(PASS);
     else if (greeting.length > MAX_GREETING_BYTES) settle(failure('bad-status', 'another greeting than expected'));
   });
-  socket.on('end', () => settle(failure('bad-status', 'closed before the greeting that is expected')));
+  socket.on('end', () => settle(closedTooEarly('the greeting that is expected')));
 }
 
 function end(socket: Socket, { farewell }: Target): void {
