@@ -4,7 +4,7 @@ import { type IncomingMessage, request } from 'node:http';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { SESSION_HEADER } from '../src/prober/feed.js';
+import { SESSION_HEADER, type Target } from '../src/prober/feed.js';
 import { ProberCoverage } from '../src/resolver/prober-coverage.js';
 import { ProberLink } from '../src/resolver/prober-link.js';
 import {
@@ -181,6 +181,45 @@ t.test('R36: the resolver’s end', async (t) => {
     prober.close();
   });
 
+  await t.test('what makes no sense is told in the status, and in one line at its beginning and its end', async (t) => {
+    const { link, events, prober, pass } = await sixTargets(t);
+    const [{ key }] = targets(6) as [Target];
+    const told = () => ({ odd: link.status().odd, said: events().filter((event) => /understood/.test(event)) });
+    const seconds = async (count: number, ...what: unknown[]) => {
+      for (let i = 0; i < count; i++) {
+        const at = pass();
+        for (const one of what) prober.say(one);
+        prober.say({ op: 'alive', at, targets: 6, late: 0, localErrors: 0 });
+        await until(() => (link.status().lastHeardMs ?? 1e9) < 900);
+      }
+    };
+    const gone = { key: 'gone', at: clock.now().boot, interval: 5_000, took: 1 };
+    await seconds(2, { op: 'results', results: [gone] });
+    t.same(told(), { odd: undefined, said: [] }, 'one that is not asked for any more makes sense');
+    await seconds(20, 'garbage', { op: 'results', results: [{ ...gone, key, took: 'long' }] });
+    t.same(told(), { odd: 'a result of another form', said: ['prober-not-understood'] });
+    await seconds(1, 'x'.repeat(2 * 1024 * 1024));
+    t.match(told().odd, /^a line of more than 1048576 bytes/);
+    await seconds(30);
+    t.match(told().odd, /^a line/, 'not forgotten at once');
+    await seconds(35);
+    await until(() => told().odd === undefined);
+    t.same(told().said, ['prober-not-understood', 'prober-not-understood-ended']);
+    await seconds(1, { op: 'news' });
+    t.match(told(), { odd: 'a message "news" of another form', said: { length: 3 } });
+  });
+
+  await t.test('whoever connects and says nothing does not keep a prober out', async (t) => {
+    const { link, path, results } = await openLink(t, { headMs: 200 });
+    link.setTargets([target({ port: await closedPort(), interval: 100 })]);
+    const idle = Array.from({ length: 16 }, () => connect(path).on('error', () => {}));
+    await Promise.all(idle.map((socket) => once(socket, 'connect')));
+    startProber(t, path);
+    await until(() => results.length > 0);
+    t.ok(idle.some(({ closed }) => closed));
+    for (const socket of idle) socket.destroy();
+  });
+
   await t.test('requests that no prober makes are refused and counted', async (t) => {
     const { link, path } = await openLink(t);
     const ask = async (method: string, url: string, headers = {}) => {
@@ -227,6 +266,21 @@ t.test('R36: the resolver’s end', async (t) => {
 });
 
 t.test('link and prober together', async (t) => {
+  await t.test('a prober tells, once a connection, that it does not understand the resolver', async (t) => {
+    const { link, path, results } = await openLink(t);
+    const port = await closedPort();
+    const odd = { ...target({ key: 'later', port }), type: 'carrier-pigeon' } as unknown as Target;
+    link.setTargets([odd, target({ port, interval: 100 })]);
+    const prober = startProber(t, path);
+    await until(() => results.length > 0);
+    link.changeTargets([{ ...odd, key: 'later still' }, target({ key: 'b', port, interval: 100 })], []);
+    await until(() => results.some(({ key }) => key === 'b'));
+    t.same(
+      prober.logged.filter((event) => event !== 'resolver-connected'),
+      ['not-understood'],
+    );
+  });
+
   await t.test('facts arrive for each kind of endpoint, and follow it when it changes', async (t) => {
     const { link, path, results } = await openLink(t);
     const server = createServer((socket) => socket.on('error', () => {}));

@@ -29,7 +29,13 @@ t.test('R36: what comes in is a message or a counted drop', async (t) => {
   t.same(read({ op: 'results', results: [...bad, good] }), {
     message: { op: 'results', results: [good] },
     dropped: bad.length,
+    odd: 'a result of another form',
   });
+  t.same(read({ op: 'results', results: [{ ...good, key: 'b' }, good] }), {
+    message: { op: 'results', results: [good] },
+    dropped: 1,
+  });
+  t.equal(read({ op: 'results', results: [{ ...good, at: 1e7 }] }).odd, 'a result from the future');
   const long = read({ op: 'results', results: [{ ...good, interval: 1e15 }] });
   t.match(
     long,
@@ -39,6 +45,7 @@ t.test('R36: what comes in is a message or a counted drop', async (t) => {
   t.same(readFromProber('{"op":"results","results":[{"key":"a","at":1e999,"interval":1,"took":1}]}', known, 1_000), {
     message: { op: 'results', results: [] },
     dropped: 1,
+    odd: 'a result of another form',
   });
   t.same(read({ op: 'results', results: [{ ...good, at: 1_500, detail: 'a\u001b[2Jb' }] }).message, {
     op: 'results',
@@ -64,7 +71,13 @@ t.test('R36: what comes in is a message or a counted drop', async (t) => {
     JSON.stringify({ ...alive, late: Number.NaN }),
     JSON.stringify({ ...alive, portable: true }),
   ];
-  for (const line of lines) t.same(readFromProber(line, known, 1_000), { dropped: 1 }, line);
+  for (const line of lines) {
+    const odd = line.startsWith('{"') ? /^a message "\w+" of another form$/ : 'a line that is no JSON object';
+    t.match(readFromProber(line, known, 1_000), { message: undefined, dropped: 1, odd }, line);
+  }
+  t.equal(readFromProber('{}', known, 1_000).odd, 'a message without op of another form');
+  const endless = readFromProber(JSON.stringify({ op: `\u001b${'x'.repeat(1_000)}` }), known, 1_000).odd!;
+  t.ok(endless.length < 300 && !endless.includes('\u001b'), 'fit for a log line and a terminal');
   fc.assert(
     fc.property(fc.oneof(fc.string(), fc.json()), (line) => {
       const read = readFromProber(line, known, 1_000);
@@ -86,13 +99,15 @@ t.test('R36: what comes in is a message or a counted drop', async (t) => {
   t.same(readToProber(JSON.stringify({ op: 'targets', targets: [...unfit, fit], newer: 1 })), {
     message: { op: 'targets', targets: [fit] },
     dropped: unfit.length,
+    odd: `what is to be probed, of another form: ${unfit.length}`,
   });
   t.same(readToProber(JSON.stringify({ op: 'change', add: [fit], remove: ['a', 1] })), {
     message: { op: 'change', add: [fit], remove: ['a'] },
     dropped: 1,
+    odd: 'what is to be probed, of another form: 1',
   });
   for (const line of ['', '{"op":"targets"}', '{"op":"change","add":[]}', 'nonsense'])
-    t.same(readToProber(line), { dropped: 1 }, line);
+    t.match(readToProber(line), { message: undefined, dropped: 1, odd: /^a (line|message) / }, line);
 });
 
 t.test('lines are cut the same however the bytes come, and a long one is never stored', async (t) => {

@@ -104,6 +104,8 @@ export interface ProberStatus {
   short?: string;
   /** R14: so many targets it did not probe lately, alive as it is; absent: it probes all. */
   unprobed?: number;
+  /** R36: of what it said in the last minute, the latest that makes no sense. */
+  odd?: string;
   /** Why its plain TCP checks are done without native calls; absent: they are not. */
   portable?: string;
   /** R16: families whose timeouts are not believed at present, since when. */

@@ -42,6 +42,8 @@ export interface Checked<T> {
   readonly message?: T;
   /** Items inside the line that were dropped, or 1 for a whole line. */
   readonly dropped: number;
+  /** What of it made no sense, for people. Absent when all did: a result for what is not probed any more does. */
+  readonly odd?: string;
 }
 
 /**
@@ -51,52 +53,69 @@ export interface Checked<T> {
  */
 export function readFromProber(line: string, known: KnownKey, now: BootMs): Checked<FromProber> {
   const fields = parseObject(line);
-  if (fields === undefined) return { dropped: 1 };
-  if (fields.op === 'results') {
-    if (!Array.isArray(fields.results)) return { dropped: 1 };
+  if (fields === undefined) return NO_OBJECT;
+  if (fields.op === 'results' && Array.isArray(fields.results)) {
     const results: ProbeResult[] = [];
+    let odd: string | undefined;
     for (const item of fields.results) {
       const result = readResult(item, known, now);
-      if (result !== undefined) results.push(result);
+      if (typeof result === 'object') results.push(result);
+      else odd = result ?? odd;
     }
-    return { message: { op: 'results', results }, dropped: fields.results.length - results.length };
+    const dropped = fields.results.length - results.length;
+    return { message: { op: 'results', results }, dropped, ...(odd === undefined ? {} : { odd }) };
   }
   const message = readHello(fields) ?? readAlive(fields, now);
-  return message === undefined ? { dropped: 1 } : { message, dropped: 0 };
+  return message === undefined ? oddMessage(fields) : { message, dropped: 0 };
 }
 
 /** A line from the resolver. Unknown fields are passed over: the resolver may be the newer of the two. */
 export function readToProber(line: string): Checked<ToProber> {
   const fields = parseObject(line);
-  if (fields?.op === 'replaced') return { message: { op: 'replaced' }, dropped: 0 };
-  if (fields?.op === 'targets' && Array.isArray(fields.targets)) {
+  if (fields === undefined) return NO_OBJECT;
+  if (fields.op === 'replaced') return { message: { op: 'replaced' }, dropped: 0 };
+  if (fields.op === 'targets' && Array.isArray(fields.targets)) {
     const targets = fields.targets.filter(isTarget);
-    return { message: { op: 'targets', targets }, dropped: fields.targets.length - targets.length };
+    return withOdd({ op: 'targets', targets }, fields.targets.length - targets.length);
   }
-  if (fields?.op === 'change' && Array.isArray(fields.add) && Array.isArray(fields.remove)) {
+  if (fields.op === 'change' && Array.isArray(fields.add) && Array.isArray(fields.remove)) {
     const add = fields.add.filter(isTarget);
     const remove = fields.remove.filter((key) => typeof key === 'string');
     const dropped = fields.add.length - add.length + fields.remove.length - remove.length;
-    return { message: { op: 'change', add, remove }, dropped };
+    return withOdd({ op: 'change', add, remove }, dropped);
   }
-  if (fields?.op === 'now' && Array.isArray(fields.keys)) {
+  if (fields.op === 'now' && Array.isArray(fields.keys)) {
     const keys = fields.keys.filter((key) => typeof key === 'string');
-    return { message: { op: 'now', keys }, dropped: fields.keys.length - keys.length };
+    return withOdd({ op: 'now', keys }, fields.keys.length - keys.length);
   }
-  return { dropped: 1 };
+  return oddMessage(fields);
 }
 
-function readResult(item: unknown, known: KnownKey, now: BootMs): ProbeResult | undefined {
-  if (!isObject(item)) return undefined;
+const NO_OBJECT = { dropped: 1, odd: 'a line that is no JSON object' };
+
+function oddMessage({ op }: Fields): Checked<never> {
+  return { dropped: 1, odd: `a message ${plain(JSON.stringify(op) ?? 'without op')} of another form` };
+}
+
+function withOdd(message: ToProber, dropped: number): Checked<ToProber> {
+  return { message, dropped, ...(dropped === 0 ? {} : { odd: `what is to be probed, of another form: ${dropped}` }) };
+}
+
+const ODD_RESULT = 'a result of another form';
+
+/** A result; what is wrong with it; or undefined for one of what is not known any more. */
+function readResult(item: unknown, known: KnownKey, now: BootMs): ProbeResult | string | undefined {
+  if (!isObject(item) || typeof item.key !== 'string') return ODD_RESULT;
   const { at, interval, took, failure, draining, detail } = item;
   // One text a key: those who look it up need not compare it.
-  const key = typeof item.key === 'string' ? known(item.key) : undefined;
+  const key = known(item.key);
   if (key === undefined) return undefined;
-  if (!isTime(at) || at > now + CLOCK_GRAIN_MS || !isTime(took)) return undefined;
-  if (!isTime(interval) || interval === 0) return undefined;
-  if (failure !== undefined && !FAILURE_KINDS.includes(failure as FailureKind)) return undefined;
-  if (draining !== undefined && (draining !== true || failure !== undefined)) return undefined;
-  if (detail !== undefined && typeof detail !== 'string') return undefined;
+  if (!isTime(at) || !isTime(took)) return ODD_RESULT;
+  if (at > now + CLOCK_GRAIN_MS) return 'a result from the future';
+  if (!isTime(interval) || interval === 0) return ODD_RESULT;
+  if (failure !== undefined && !FAILURE_KINDS.includes(failure as FailureKind)) return ODD_RESULT;
+  if (draining !== undefined && (draining !== true || failure !== undefined)) return ODD_RESULT;
+  if (detail !== undefined && typeof detail !== 'string') return ODD_RESULT;
   const result: { -readonly [K in keyof ProbeResult]: ProbeResult[K] } = {
     key,
     at: Math.min(at, now),

@@ -145,6 +145,8 @@ function serveSession(
     let alive: NodeJS.Timeout | undefined;
     let replaced = false;
     let stretched = false;
+    // One line a connection.
+    let odd = false;
     const runner = new ProbeRunner({
       clock,
       schedule: new Schedule(budget.rate, seed),
@@ -153,6 +155,7 @@ function serveSession(
         outbox.add(result);
         flushing ??= setTimeout(flush, outbox.wait(clock.now().boot));
       },
+      onShort: () => native.rest(),
     });
 
     const flush = (): void => {
@@ -200,12 +203,18 @@ function serveSession(
         onOpen();
       },
       onMessage: take,
+      onOdd: (what) => {
+        if (!odd) log('warn', 'not-understood', { what, meaning: 'the resolver may be of another version (R36)' });
+        odd = true;
+      },
       onWritable: flush,
       onEnd: (reason) => {
         clearTimeout(flushing);
         clearInterval(alive);
         signal.removeEventListener('abort', stop);
         runner.stop();
+        // The next connection to the resolver must find descriptors.
+        native.rest();
         resolve({ reason, replaced });
       },
     });

@@ -9,6 +9,8 @@ export interface SessionEvents {
   /** Both streams are up. */
   readonly onOpen: () => void;
   readonly onMessage: (message: ToProber) => void;
+  /** Something of what came makes no sense, for people: the resolver may be of another version. */
+  readonly onOdd: (what: string) => void;
   /** The resolver reads again. */
   readonly onWritable: () => void;
   /** Once, with why. Nothing comes after it. */
@@ -23,8 +25,6 @@ export class ResolverSession {
   #open = false;
   #ended = false;
   #full = false;
-  /** Lines, or targets in them, that could not be used. */
-  dropped = 0;
 
   constructor(
     readonly socketPath: string,
@@ -40,7 +40,7 @@ export class ResolverSession {
       const splitter = new LineSplitter(MAX_LINE_BYTES);
       response.on('data', (chunk: Buffer) => {
         for (const line of splitter.push(chunk)) this.#line(line);
-        this.dropped += splitter.tooLong;
+        if (splitter.tooLong > 0) this.#events.onOdd(`a line of more than ${MAX_LINE_BYTES} bytes`);
         splitter.tooLong = 0;
       });
       response.on('error', (error) => this.#end(error.message));
@@ -109,8 +109,8 @@ export class ResolverSession {
 
   #line(line: string): void {
     if (this.#ended) return;
-    const { message, dropped } = readToProber(line);
-    this.dropped += dropped;
+    const { message, odd } = readToProber(line);
+    if (odd !== undefined) this.#events.onOdd(odd);
     if (message !== undefined) this.#events.onMessage(message);
   }
 

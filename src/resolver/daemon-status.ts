@@ -123,6 +123,8 @@ export function daemonStatus(parts: DaemonParts): StatusDocument {
   if (prober.state === 'stale') problems.push('the prober is silent: dead endpoints are not left out');
   if (prober.state === 'never')
     problems.push('no prober has connected: dead endpoints are not left out (holdfast probe)');
+  if (prober.odd !== undefined)
+    problems.push(`not understood, and dropped: ${prober.odd} from the prober, which may be of another version (R36)`);
   for (const [zone, reason] of parts.snapshots.problems) problems.push(`zone ${zone}: snapshot not written: ${reason}`);
   problems.push(...parts.forward.problems(), ...parts.problems(), ...unusedSockets(parts.server.unused()));
   for (const { address, port, udp, tcp, error } of listeners) {

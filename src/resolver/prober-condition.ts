@@ -1,6 +1,6 @@
 /**
- * R15: whether the prober is late, or short of what it needs, by its own word, or leaves out endpoints. One line at the beginning and one at the
- * end; it has to be well for a while before it is called so.
+ * R15: whether the prober is late, or short of what it needs, by its own word, or leaves out endpoints, or says what
+ * nobody understands. One line at the beginning and one at the end; it has to be well for a while before it is called so.
  */
 import type { FromProber } from '../prober/feed.js';
 import type { BootMs, Ms } from '../system/clock.js';
@@ -12,6 +12,8 @@ type Alive = Extract<FromProber, { op: 'alive' }>;
 const LATE_MS: Ms = 1_000;
 const STRETCHED = 1.2;
 const WELL_AFTER_MS: Ms = 10_000;
+/** Nonsense may come now and then. */
+const SENSIBLE_AFTER_MS: Ms = 60_000;
 
 interface Trouble {
   readonly since: BootMs;
@@ -23,6 +25,8 @@ export class ProberCondition {
   #late: Trouble | undefined;
   #short: Trouble | undefined;
   #partial: Trouble | undefined;
+  #odd: Trouble | undefined;
+  #oddity: string | undefined;
   #localErrors: number | undefined;
   #wasLate = false;
   /** The latest words, for the status. */
@@ -44,6 +48,27 @@ export class ProberCondition {
   /** R14: it lives, and does not probe all that it was told to. What it lacks, or is late with, is told as that. */
   get isPartial(): boolean {
     return this.#partial !== undefined;
+  }
+
+  /** R36: what it said lately that makes no sense; what does make sense counts all the same. */
+  get odd(): string | undefined {
+    return this.#odd === undefined ? undefined : this.#oddity;
+  }
+
+  /** Something of what came makes no sense. */
+  noteOdd(what: string, now: BootMs): void {
+    this.#oddity = what;
+    this.#turnOdd(true, now);
+  }
+
+  /** Once a second, whatever comes. */
+  look(now: BootMs): void {
+    this.#turnOdd(false, now);
+  }
+
+  #turnOdd(bad: boolean, now: BootMs): void {
+    const fields = { what: this.#oddity, meaning: 'it is dropped: the prober may be of another version (R36)' };
+    this.#odd = this.#turn(this.#odd, bad, now, 'prober-not-understood', fields, SENSIBLE_AFTER_MS);
   }
 
   /** Another prober: it counts from nothing. */
@@ -84,12 +109,13 @@ export class ProberCondition {
     now: BootMs,
     event: string,
     fields: Readonly<Record<string, unknown>>,
+    wellAfter = WELL_AFTER_MS,
   ): Trouble | undefined {
     if (bad) {
       if (trouble === undefined) this.#log('warn', event, fields);
       return { since: trouble?.since ?? now, last: now };
     }
-    if (trouble === undefined || now - trouble.last < WELL_AFTER_MS) return trouble;
+    if (trouble === undefined || now - trouble.last < wellAfter) return trouble;
     this.#log('info', `${event}-ended`, { lastedMs: Math.round(trouble.last - trouble.since) });
     return undefined;
   }

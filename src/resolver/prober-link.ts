@@ -22,6 +22,7 @@ import { KeptUnixSocket, type SocketChange } from '../system/unix-socket.js';
 import { ProberCondition } from './prober-condition.js';
 import { ProberCoverage } from './prober-coverage.js';
 import type { Log } from './resolver.js';
+import { UntoldTargets } from './untold-targets.js';
 import { WaitingProbers } from './waiting-probers.js';
 
 const SOCKET_MODE = 0o660;
@@ -30,6 +31,8 @@ const SILENT_MS = 3_500;
 const LOOK_MS = 1_000;
 /** A prober that reads nothing for so long while there is something to read is closed. */
 const STALLED_MS = 30_000;
+/** The head of a request may take so long. */
+const HEAD_MS = 10_000;
 const LINE_BYTES = 64 * 1024;
 const MAX_CONNECTIONS = 16;
 const SESSION_ID = /^[A-Za-z0-9-]{1,64}$/;
@@ -39,6 +42,7 @@ export interface ProberLinkOptions {
   readonly log: Log;
   readonly clock?: Clock;
   readonly stalledMs?: Ms;
+  readonly headMs?: Ms;
 }
 
 /** What was dropped since the start. */
@@ -55,8 +59,7 @@ interface Session {
   readonly out: ServerResponse;
   /** The stream of verdicts, once it is there. */
   in?: IncomingMessage;
-  /** Not told yet: a target, or null for one that is gone. */
-  readonly untold: Map<string, Target | null>;
+  readonly untold: UntoldTargets;
   /** Set while the prober does not read. */
   stalled?: NodeJS.Timeout;
   /** The last word of this one, or its coming. */
@@ -100,8 +103,13 @@ export class ProberLink {
     this.condition = new ProberCondition(options.log);
     this.#clock = options.clock ?? new BootClock();
     this.#stalledMs = options.stalledMs ?? STALLED_MS;
-    // Streams last for ever, so the limits on a request's length do not apply; its head has a minute.
-    this.#server = createServer({ requestTimeout: 0 }, (request, response) => this.#route(request, response));
+    // Streams last for ever, so no limit on a request's length applies; its head is here at once. Whoever only
+    // connects would take the place of a prober.
+    const headersTimeout = options.headMs ?? HEAD_MS;
+    this.#server = createServer(
+      { requestTimeout: 0, headersTimeout, connectionsCheckingInterval: headersTimeout },
+      (request, response) => this.#route(request, response),
+    );
     this.#server.maxConnections = MAX_CONNECTIONS;
     this.#server.on('clientError', (_error, socket) => {
       this.#requests++;
@@ -153,12 +161,12 @@ export class ProberLink {
 
   /** Removals first. What is handed out already is not sent again. */
   changeTargets(add: readonly Target[], remove: readonly string[]): void {
-    for (const key of remove) if (this.#targets.delete(key)) this.#session?.untold.set(key, null);
+    for (const key of remove) if (this.#targets.delete(key)) this.#session?.untold.put(key, null);
     for (const target of add) {
       const old = this.#targets.get(target.key);
       if (old === target || (old !== undefined && JSON.stringify(old) === JSON.stringify(target))) continue;
       this.#targets.set(target.key, target);
-      this.#session?.untold.set(target.key, target);
+      this.#session?.untold.put(target.key, target);
     }
     this.#tell();
   }
@@ -189,6 +197,7 @@ export class ProberLink {
       ...(this.condition.stretch > 1 ? { stretch: this.condition.stretch } : {}),
       ...(this.condition.isLate ? { late: true } : {}),
       ...(this.condition.isShort ? { short: this.condition.reason ?? 'unknown' } : {}),
+      ...(this.condition.odd === undefined ? {} : { odd: this.condition.odd }),
       ...(unprobed > 0 && this.condition.isPartial ? { unprobed } : {}),
     };
   }
@@ -235,7 +244,7 @@ export class ProberLink {
       this.#close({ op: 'replaced' });
     }
     const now = this.#clock.now().boot;
-    const untold = new Map(this.#targets);
+    const untold = new UntoldTargets(this.#targets, LINE_BYTES);
     const session: Session = { id, out, untold, heard: now, coverage: new ProberCoverage(now), self: {} };
     this.#session = session;
     this.#latest = session.self;
@@ -248,7 +257,7 @@ export class ProberLink {
       if (session === this.#session) this.#tell();
     });
     out.writeHead(200, { 'content-type': 'application/x-ndjson' });
-    this.#say(session, { op: 'targets', targets: this.#untold(session) });
+    this.#say(session, { op: 'targets', targets: untold.takeTargets() });
     this.#tell();
   }
 
@@ -258,8 +267,10 @@ export class ProberLink {
     request.on('data', (chunk: Buffer) => {
       if (session !== this.#session) return;
       this.#read(session, splitter.push(chunk));
+      if (splitter.tooLong === 0) return;
       this.#messages += splitter.tooLong;
       splitter.tooLong = 0;
+      this.condition.noteOdd(`a line of more than ${MAX_LINE_BYTES} bytes`, this.#clock.now().boot);
     });
     request.on('close', () => this.#lose(session));
     request.on('end', () => this.#lose(session));
@@ -271,8 +282,9 @@ export class ProberLink {
     const now = this.#clock.now().boot;
     const results: ProbeResult[] = [];
     for (const line of lines) {
-      const { message, dropped } = readFromProber(line, (key) => this.#targets.get(key)?.key, now);
+      const { message, dropped, odd } = readFromProber(line, (key) => this.#targets.get(key)?.key, now);
       this.#messages += dropped;
+      if (odd !== undefined) this.condition.noteOdd(odd, now);
       if (message === undefined) continue;
       this.#hear(session, message, now);
       if (message.op === 'results') for (const result of message.results) results.push(result);
@@ -316,28 +328,8 @@ export class ProberLink {
   /** Sends what the session was not told yet, as long as the prober reads. */
   #tell(): void {
     const session = this.#session;
-    while (session !== undefined && session.untold.size > 0 && session.stalled === undefined) {
-      const remove: string[] = [];
-      for (const [key, target] of session.untold) if (target === null) remove.push(key);
-      const some = remove.slice(0, fitLine(remove, 0, LINE_BYTES));
-      for (const key of some) session.untold.delete(key);
-      const add = some.length < remove.length ? [] : this.#untold(session);
-      this.#say(session, { op: 'change', add, remove: some });
-    }
-  }
-
-  /** Takes targets for one line out of what is untold. */
-  #untold(session: Session): Target[] {
-    const targets: Target[] = [];
-    let bytes = 0;
-    for (const target of session.untold.values()) {
-      if (target === null) continue;
-      bytes += JSON.stringify(target).length;
-      if (targets.length > 0 && bytes > LINE_BYTES) break;
-      targets.push(target);
-    }
-    for (const target of targets) session.untold.delete(target.key);
-    return targets;
+    while (session !== undefined && session.untold.size > 0 && session.stalled === undefined)
+      this.#say(session, { op: 'change', ...session.untold.takeChange() });
   }
 
   #say(session: Session, message: ToProber): void {
@@ -379,6 +371,7 @@ export class ProberLink {
     const silent = this.#state(this.#heard === undefined ? undefined : now - this.#heard) === 'stale';
     if (silent && !this.#silent) this.#log('warn', 'prober-stale', { pid: this.#latest.pid });
     this.#silent = silent;
+    this.condition.look(now);
     // One that says nothing keeps its place until somebody takes it.
     if (this.#session === undefined || now - this.#session.heard > SILENT_MS) this.#waiting.call();
   }
