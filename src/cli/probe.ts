@@ -20,6 +20,10 @@ export async function probe(options: { readonly config: string }): Promise<numbe
   const clock = new BootClock();
   const { log, start, close } = openLog({ level: config.log.level, name: 'prober', now: () => clock.now().boot });
   start();
+  // What should not happen must not end the probes that it has nothing to do with; the one that it has runs out.
+  process.on('uncaughtException', (error) =>
+    log('error', 'internal-error', { reason: error.message, stack: error.stack }),
+  );
   const end = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => end.abort());
   // Targets and their settings come from the resolver, so there is nothing to read again.

@@ -97,6 +97,58 @@ t.test('the prober has hardly any descriptors', async (t) => {
   });
 });
 
+t.test('R15: a crowd of TCP probes keeps no descriptors that other probes lack', async (t) => {
+  const host = new Host();
+  t.teardown(() => host.dispose());
+  const server = createServer((_request, response) => setTimeout(() => response.end('ok'), 500));
+  server.listen({ port: 0, host: '0.0.0.0', backlog: 4_096 });
+  await once(server, 'listening');
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  host.port = await freePort();
+  const times = 'interval: 1s, timeout: 1s, pinned: true';
+  host.configure(
+    [`services: { tcp: { check: { type: tcp, ${times} } }, http: { check: { type: http, ${times} } } }`],
+    ['prober: { conntrackShare: 1, budget: 20000 }'],
+  );
+  const endpoints = (net: number, count: number): string =>
+    Array.from({ length: count }, (_, i) => `{ address: 127.0.${net}.${i + 1}, port: ${port} }`).join(', ');
+  const tcp = `tcp: { endpoints: [${endpoints(1, MANY)}] }`;
+  writeFileSync(host.registry, `services: { ${tcp}, http: { endpoints: [${endpoints(2, 20)}] } }\n`);
+  const resolver = await host.serve();
+  // So few that a program can hardly start.
+  const prober = host.probeWith('ulimit -n 64');
+  await prober.said('resolver-connected');
+  await until('short of descriptors', async () => {
+    // After a pause that is none of the schedule's many are due at once.
+    prober.kill('SIGSTOP');
+    await new Promise((done) => setTimeout(done, 900));
+    prober.kill('SIGCONT');
+    await new Promise((done) => setTimeout(done, 1_500));
+    return resolver.events().some(({ event }) => event === 'prober-short');
+  });
+  await until('short no more', () => resolver.events().some(({ event }) => event === 'prober-short-ended'), 60_000);
+  t.pass('the others have them');
+});
+
+t.test('what should not happen in a probe ends no prober', async (t) => {
+  const one = await scene(t, TCP);
+  one.prober.kill('SIGTERM');
+  await one.prober.ended;
+  const fault = join(one.host.folder, 'fault.cjs');
+  writeFileSync(fault, "process.on('SIGUSR2', () => { throw new Error('a fault'); });\n");
+  const prober = one.host.probeWith(`export NODE_OPTIONS="--require ${fault}"`);
+  await prober.said('resolver-connected');
+  prober.kill('SIGUSR2');
+  await prober.said('internal-error');
+  const before = await one.passes();
+  await one.meanwhile('probes that go on', async () => (await one.passes()) > before + 2 * ENDPOINTS);
+  t.equal(prober.events().filter(({ event }) => event === 'resolver-connected').length, 1, 'the same process');
+});
+
 const noNetwork =
   spawnSync('unshare', ['-n', 'true']).status !== 0 && 'only root may cut a process off here (unshare -n)';
 t.test('the prober is cut off from the network', { skip: noNetwork }, async (t) => {
