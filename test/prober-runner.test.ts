@@ -88,6 +88,15 @@ t.test('R15: what the runner believes', async (t) => {
     t.equal(runner.stats().localErrors, 0);
   });
 
+  await t.test('what a peer says of itself is cut before it is kept', async (t) => {
+    const { results, runner, pass, waiting } = rig();
+    runner.setTargets([target()]);
+    pass(1_000);
+    waiting[0]!.end({ ...REFUSED, detail: 'x'.repeat(16_000) });
+    await settled();
+    t.equal(results[0]!.detail!.length, 200);
+  });
+
   await t.test('a timeout while the loop was late is a local error; a refusal then still counts', async (t) => {
     const { clock, results, runner, pass, waiting } = rig();
     runner.setTargets([target(), target({ key: 'b' })]);

@@ -42,6 +42,13 @@ t.test('TLS: name and validity of the certificate', async (t) => {
     'wrong-identity: the certificate is not for x.test',
     'who answers comes before whether he is well',
   );
+  const ancient = createTlsServer(
+    { key: KEY, cert: CERT, minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' },
+    (socket) => void socket.on('error', () => {}).on('data', () => socket.end('HTTP/1.0 200 OK\r\n\r\n')),
+  );
+  const aged = await listeningHere(ancient);
+  t.equal(await probe({ type: 'tls', port: aged }), 'pass', 'it lives, however old its TLS');
+  t.equal(await probe({ type: 'https', port: aged }), 'pass');
   const half = Buffer.from([0x16, 3, 3, 0, 100, 2]);
   const stuck = await listeningHere(createServer((socket) => void socket.on('error', () => {}).write(half)));
   t.match(await probe({ type: 'tls', port: stuck, timeout: 100 }), /^timeout: /, 'half a handshake');

@@ -14,6 +14,9 @@ export const VACANCY_PATH = '/v1/vacancy';
 /** A longer line is dropped unread, on either side. */
 export const MAX_LINE_BYTES = 1024 * 1024;
 
+/** Of a text for people; more of it is cut off on either side. */
+export const MAX_DETAIL = 200;
+
 export const PROBE_TYPES = ['tcp', 'http', 'https', 'tls', 'grpc', 'dns', 'udp', 'exec'] as const;
 export type ProbeType = (typeof PROBE_TYPES)[number];
 

@@ -5,6 +5,7 @@ import {
   FAILURE_KINDS,
   type FailureKind,
   type FromProber,
+  MAX_DETAIL,
   PROBE_TYPES,
   type ProbeResult,
   type ProbeType,
@@ -14,7 +15,6 @@ import {
 
 /** Both processes read the same clock; this is for its grain. */
 const CLOCK_GRAIN_MS = 1_000;
-const MAX_DETAIL = 200;
 const MAX_TIMER_MS = 0x7fffffff;
 /** However far intervals are stretched: a word that counted for longer would outlive whoever gave it. */
 const MAX_RESULT_INTERVAL_MS: Ms = 24 * 3_600_000;

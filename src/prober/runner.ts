@@ -1,7 +1,7 @@
 /** Carries the schedule out: starts probes when they are due, judges what may count, and hands results on. */
 import { setMaxListeners } from 'node:events';
 import type { BootMs, Clock, Ms } from '../system/clock.js';
-import type { ProbeResult, Target } from './feed.js';
+import { MAX_DETAIL, type ProbeResult, type Target } from './feed.js';
 import { BEAT_MS, LoopWatch } from './loop-watch.js';
 import { MoreTries } from './more-tries.js';
 import type { Failure, Outcome, Probe, Tries } from './probes/attempt.js';
@@ -289,7 +289,7 @@ function resultOf(turn: Turn, outcome: Exclude<Outcome, { kind: 'local' }>, now:
     at: now,
     interval: turn.interval,
     took: Math.max(0, now - turn.started),
-    ...(outcome.kind === 'failure' ? { failure: outcome.failure, detail: outcome.detail } : {}),
+    ...(outcome.kind === 'failure' ? { failure: outcome.failure, detail: outcome.detail.slice(0, MAX_DETAIL) } : {}),
     ...(outcome.kind === 'pass' && outcome.draining ? { draining: true as const, detail: outcome.detail! } : {}),
   };
 }

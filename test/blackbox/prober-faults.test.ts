@@ -6,6 +6,8 @@ import { createServer } from 'node:http';
 import { type AddressInfo, createServer as createNetServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
+import type { StatusDocument } from '../../src/admin/documents.js';
+import { handProber } from '../prober-fixture.js';
 import { ProberScene } from './prober-scene.js';
 import { freePort, Host, until } from './program.js';
 
@@ -147,6 +149,24 @@ t.test('what should not happen in a probe ends no prober', async (t) => {
   const before = await one.passes();
   await one.meanwhile('probes that go on', async () => (await one.passes()) > before + 2 * ENDPOINTS);
   t.equal(prober.events().filter(({ event }) => event === 'resolver-connected').length, 1, 'the same process');
+});
+
+t.test('R36: something else speaks on the socket of the prober', async (t) => {
+  const host = new Host();
+  t.teardown(() => host.dispose());
+  host.port = await freePort();
+  host.configure();
+  host.list({});
+  const resolver = await host.serve();
+  const other = await handProber(join(host.folder, 'run', 'prober.sock'));
+  other.say('garbage');
+  await resolver.said('prober-not-understood');
+  const { problems } = host.json<StatusDocument>('status');
+  t.match(problems.join('\n'), /not understood, and dropped: a line that is no JSON object from the prober/);
+  for (let i = 0; i < 1_000; i++) other.say('more of it');
+  other.close();
+  await resolver.said('prober-gone');
+  t.equal(resolver.events().filter(({ event }) => event === 'prober-not-understood').length, 1, 'one line');
 });
 
 const noNetwork =

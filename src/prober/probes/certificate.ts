@@ -1,14 +1,8 @@
 /** What a probe asks of a certificate: its name, and how long it is good. Who signed it is not judged. */
-import { isIP } from 'node:net';
 import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import type { Ms, WallMs } from '../../system/clock.js';
 import type { Target } from '../feed.js';
 import { failure, type Outcome } from './attempt.js';
-
-/** The name to ask for in the handshake, empty for none: RFC 6066 s.3 has neither addresses nor the dot of the root. */
-export function askedName(name = ''): string {
-  return isIP(name.replace(/^\[|\]$/g, '')) === 0 ? name.replace(/\.$/, '') : '';
-}
 
 /** R19: a failure when the certificate is for others than `tlsName`. */
 export function judgeName({ tlsName }: Target, certificate: PeerCertificate): Outcome | undefined {

@@ -4,12 +4,12 @@
  */
 import { type ClientHttp2Session, connect as connectHttp2, constants } from 'node:http2';
 import type { Socket } from 'node:net';
-import { connect as connectTls } from 'node:tls';
 import type { Target } from '../feed.js';
 import { closedTooEarly, failure, type Outcome, PASS, type Probe } from './attempt.js';
-import { askedName, judgeName } from './certificate.js';
+import { judgeName } from './certificate.js';
 import { classify } from './classify.js';
-import { attemptOver, withoutGoodbye } from './connection.js';
+import { attemptOver } from './connection.js';
+import { shakeHands } from './handshake.js';
 import { hostOf } from './http.js';
 
 const PATH = '/grpc.health.v1.Health/Check';
@@ -67,8 +67,7 @@ function openSession(
     const authority = `http://${hostOf({ ...target, type: 'http' })}`;
     return connectHttp2(authority, { createConnection: () => raw });
   }
-  const options = { socket: raw, rejectUnauthorized: false, servername: askedName(tlsName), ALPNProtocols: ['h2'] };
-  const socket = withoutGoodbye(connectTls(options));
+  const socket = shakeHands(raw, tlsName, ['h2']);
   socket.on('error', judge);
   socket.once('secureConnect', () => {
     const wrong = judgeName(target, socket.getPeerCertificate());

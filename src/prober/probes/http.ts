@@ -4,12 +4,12 @@
  */
 import { type IncomingMessage, request } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
-import { connect as connectTls } from 'node:tls';
 import type { Target } from '../feed.js';
 import { DRAINING, endedByPeer, failure, type Outcome, PASS, type Probe } from './attempt.js';
-import { askedName, judgeName } from './certificate.js';
+import { judgeName } from './certificate.js';
 import { classify } from './classify.js';
-import { attemptOver, withoutGoodbye } from './connection.js';
+import { attemptOver } from './connection.js';
+import { shakeHands } from './handshake.js';
 
 const MAX_BODY_BYTES = 64 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
@@ -77,7 +77,8 @@ export const probeHttp: Probe = (target, signal, tries) =>
   });
 
 function secure(raw: Socket, target: Target, settle: (outcome: Outcome) => void): Socket {
-  const secured = withoutGoodbye(connectTls({ socket: raw, ...tlsOptions(target) }));
+  const name = target.tlsName ?? target.host?.replace(/:\d+$/, '');
+  const secured = shakeHands(raw, name, ['http/1.1']);
   secured.once('secureConnect', () => {
     const wrong = judgeName(target, secured.getPeerCertificate());
     if (wrong !== undefined) settle(wrong);
@@ -115,12 +116,6 @@ function judgeBody({ body, identityBody }: Target, received: Buffer): Outcome {
   if (body !== undefined && !received.includes(body))
     return failure('bad-status', 'the body has not the text that is expected');
   return PASS;
-}
-
-/** Who signed a certificate is not judged; its name is when one is asked for (R19). */
-function tlsOptions(target: Target): { rejectUnauthorized: boolean; servername: string; ALPNProtocols: string[] } {
-  const servername = askedName(target.tlsName ?? target.host?.replace(/:\d+$/, ''));
-  return { rejectUnauthorized: false, servername, ALPNProtocols: ['http/1.1'] };
 }
 
 function headersOf(target: Target): Record<string, string> {
