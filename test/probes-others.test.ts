@@ -106,6 +106,10 @@ t.test('exec: the status of a program, at most so many at once', async (t) => {
     [],
     'the others wait for their turn',
   );
+  const done: string[] = [];
+  const of = (group: string) => exec('sleep 0.05', { group }).then(() => done.push(group));
+  await Promise.all([...Array.from({ length: 10 * MAX_RUNNING }, () => of('crowd')), of('few'), of('few')]);
+  t.ok(done.lastIndexOf('few') < 5 * MAX_RUNNING, 'R31: the turns of a zone do not wait for all of another’s');
 });
 
 t.test('A25: every kind reaches an IPv6 address, without brackets and with them where a URL has one', async (t) => {

@@ -15,18 +15,38 @@ const PAUSE_MS: Ms = 10;
 const LAST_WORDS_MS: Ms = 50;
 
 let running = 0;
-const waiting: (() => void)[] = [];
+/** By zone (R31): each in its turn. */
+const waiting = new Map<string, (() => void)[]>();
+
+function wait(group = ''): Promise<void> {
+  return new Promise((resolve) => {
+    const queue = waiting.get(group);
+    if (queue === undefined) waiting.set(group, [resolve]);
+    else queue.push(resolve);
+  });
+}
+
+/** The first of the zone whose turn it is, which then goes behind the others. */
+function takeNext(): (() => void) | undefined {
+  for (const [group, queue] of waiting) {
+    const first = queue.shift();
+    waiting.delete(group);
+    if (queue.length > 0) waiting.set(group, queue);
+    return first;
+  }
+  return undefined;
+}
 
 export const probeExec: Probe = async (target, signal, tries = TWICE) => {
   if (running >= MAX_RUNNING) {
     tries.waits(true);
-    await new Promise<void>((resolve) => waiting.push(resolve));
+    await wait(target.group);
     tries.waits(false);
   } else running++;
   try {
     return await run(target, signal);
   } finally {
-    const next = waiting.shift();
+    const next = takeNext();
     if (next === undefined) running--;
     else next();
   }
