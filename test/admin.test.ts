@@ -148,6 +148,7 @@ t.test('status, explain and accept ask the running resolver', async (t) => {
       { accept: 'orders', zone: 'svc.internal' },
       { accept: '*', zone: undefined },
       { accept: 'billing', zone: undefined },
+      { accept: 'orders', zone: 'full' },
       { accept: 'orders', zone: 'other' },
       { accept: 'orders', zone: 'odd' },
     ],

@@ -158,7 +158,7 @@ t.test('R36: something else speaks on the socket of the prober', async (t) => {
   host.configure();
   host.list({});
   const resolver = await host.serve();
-  const other = await handProber(join(host.folder, 'run', 'prober.sock'));
+  const other = await until('its socket', () => handProber(join(host.folder, 'run', 'prober.sock')));
   other.say('garbage');
   await resolver.said('prober-not-understood');
   const { problems } = host.json<StatusDocument>('status');
