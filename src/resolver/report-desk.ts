@@ -42,7 +42,7 @@ export class ReportDesk {
       const zone = report.service === undefined ? undefined : zoneOf(all, report.service);
       let known = false;
       for (const holder of this.#deps.places.at(report)) {
-        if (report.service !== undefined && holder.zone !== zone) continue;
+        if (report.service !== undefined && holder.zone.config.name !== zone) continue;
         known = true;
         if (this.#isVoid(report)) continue;
         const { target } = holder.row;
@@ -108,12 +108,12 @@ export class ReportDesk {
   }
 }
 
-/** The zone that owns a name. */
-function zoneOf(zones: readonly Zone[], name: string): Zone | undefined {
-  let best: Zone | undefined;
-  for (const zone of zones) {
-    const own = zone.config.name;
-    if ((name === own || name.endsWith(`.${own}`)) && own.length > (best?.config.name.length ?? 0)) best = zone;
+/** Name of the zone that owns a name: all its views have it, and who asked which is not known (R31). */
+function zoneOf(zones: readonly Zone[], name: string): string | undefined {
+  let best: string | undefined;
+  for (const { config } of zones) {
+    const own = config.name;
+    if ((name === own || name.endsWith(`.${own}`)) && own.length > (best?.length ?? 0)) best = own;
   }
   return best;
 }
