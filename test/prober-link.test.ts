@@ -41,6 +41,30 @@ t.test('R36: the resolver’s end', async (t) => {
     prober.close();
   });
 
+  await t.test('how full the connection tracking table is holds as long as a prober says it (R16)', async (t) => {
+    const { link, path } = await openLink(t);
+    const told: number[] = [];
+    link.onConntrack((fill) => told.push(fill));
+    link.setTargets([target()]);
+    const alive = { op: 'alive', targets: 1, late: 0, localErrors: 0 };
+    const first = await handProber(path);
+    first.say({ ...alive, at: clock.now().boot });
+    first.say({ ...alive, at: clock.now().boot, conntrack: 0.97 });
+    await until(() => told.length > 0);
+    t.same(told, [0.97]);
+    const second = await handProber(path);
+    second.say({ ...alive, at: clock.now().boot, late: 1 });
+    second.say({ ...alive, at: clock.now().boot, late: 2 });
+    await until(() => link.status().lateMs === 2);
+    t.same(told, [0.97, 0], 'this one cannot read it');
+    second.say({ ...alive, at: clock.now().boot, conntrack: 0.96 });
+    await until(() => told.length > 2);
+    second.close();
+    await until(() => link.status().state === 'stale');
+    await until(() => told.length > 3);
+    t.same(told, [0.97, 0, 0.96, 0], 'nor is there anybody any more');
+  });
+
   await t.test('the newest prober wins, and the older is told', async (t) => {
     const { link, path, events } = await openLink(t);
     link.setTargets([target()]);

@@ -32,6 +32,8 @@ export class ProberCondition {
   /** The latest words, for the status. */
   stretch = 1;
   reason: string | undefined;
+  /** R16: how full the host's connection tracking table is, 0 to 1; 0 when nobody says it. */
+  fill = 0;
 
   constructor(log: Log) {
     this.#log = log;

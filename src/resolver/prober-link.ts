@@ -145,7 +145,7 @@ export class ProberLink {
     this.#onResults = receiver;
   }
 
-  /** Receives how full the connection tracking table is, whenever the prober says it (R16). */
+  /** Receives how full the connection tracking table is, whenever the prober says it (R16); 0 when it no longer does. */
   onConntrack(receiver: (fill: number) => void): void {
     this.#onConntrack = receiver;
   }
@@ -314,8 +314,12 @@ export class ProberLink {
       session.self.portable = message.portable;
       session.coverage.note(this.#targets.size, message.targets, () => this.#shortest(message.stretch), now);
       this.condition.note(message, session.coverage.unprobed, now);
-      if (message.conntrack !== undefined) this.#onConntrack(message.conntrack);
+      this.#tableIs(message.conntrack);
     }
+  }
+
+  #tableIs(fill = 0): void {
+    if (fill > 0 || this.condition.fill > 0) this.#onConntrack((this.condition.fill = fill));
   }
 
   /** The shortest interval of all targets, so much longer. */
@@ -372,6 +376,7 @@ export class ProberLink {
     if (silent && !this.#silent) this.#log('warn', 'prober-stale', { pid: this.#latest.pid });
     this.#silent = silent;
     this.condition.look(now);
+    if (silent) this.#tableIs();
     // One that says nothing keeps its place until somebody takes it.
     if (this.#session === undefined || now - this.#session.heard > SILENT_MS) this.#waiting.call();
   }
