@@ -153,7 +153,8 @@ export class VerdictStore {
     this.#history.note(result, isVoid, () => passesOf(record));
     const first = record.lastResult === undefined;
     if (!isVoid) leaveOutSilence(record, result.at);
-    record.interval = coarse(result.interval);
+    // One that was under way when the interval became longer does not tell when the next one comes.
+    record.interval = Math.max(coarse(result.interval), this.#facts.interval(result.key) ?? 0);
     record.ageFrom = result.at;
     if (isVoid) {
       if (record.column !== 'no-word') this.#byAge.put(record);
