@@ -115,3 +115,22 @@ t.test('a command is answered when what it said is on disk, or with why it is no
   await gone;
   t.equal(answer, 'the zone is gone');
 });
+
+t.test(
+  'what could not be written of a zone that is gone is no problem any more, and a new writer mends it',
+  async (t) => {
+    const { at, resolver, snapshots } = scene();
+    resolver.report(ZONE, 0, list(1), at(0));
+    snapshots.problem(ZONE, 'ENOSPC: no space left on device');
+    t.same([...snapshots.problems.keys()], [ZONE]);
+    snapshots.wrote(ZONE, 1_000, 100);
+    t.same([...snapshots.problems.keys()], [], 'the writer that had failed has died, the next one has written');
+    snapshots.problem(ZONE, 'ENOSPC: no space left on device');
+    const other = config('other.internal');
+    resolver.reload(other, at(2_000));
+    snapshots.load(t.testdir({}), other.zones, at(2_000));
+    t.same([...snapshots.problems.keys()], []);
+    snapshots.problem(ZONE, 'EIO: i/o error');
+    t.same([...snapshots.problems.keys()], [], 'nor by a write that was under way');
+  },
+);

@@ -36,7 +36,8 @@ export class Snapshots {
   readonly #full = new Set<string>();
   /** Zones of which a part of the last delta is still to come. */
   readonly #partial = new Set<string>();
-  readonly #sent = new Map<string, BootMs>();
+  /** Whose data went to the writer last, and when. */
+  readonly #sent = new Map<string, { readonly at: BootMs; readonly registry: string }>();
   readonly #written = new Map<string, { readonly wall: WallMs; readonly bytes: number }>();
   readonly #waits = new SnapshotWaits();
   /** Zones whose file cannot be written, with why. */
@@ -57,9 +58,12 @@ export class Snapshots {
       // Told for the folder below it.
     }
     // The writer forgets a zone that goes: should it come back, it is given all of it.
-    for (const key of this.#sent.keys()) if (this.#resolver.zone(key) === undefined) this.#sent.delete(key);
-    for (const key of this.#waits.zones)
-      if (this.#resolver.zone(key) === undefined) this.#waits.failed(key, 'the zone is gone');
+    for (const key of [...this.#sent.keys(), ...this.#waits.zones, ...this.problems.keys()]) {
+      if (this.#resolver.zone(key) !== undefined) continue;
+      this.#sent.delete(key);
+      this.#waits.failed(key, 'the zone is gone');
+      this.problems.delete(key);
+    }
     for (const [key, zone] of zoneKeys(zones)) {
       if (this.#resolver.zone(key)?.source !== 'none') continue;
       const expect = { machine: this.#machine, registry: zoneIdentity(zone.registries) };
@@ -107,28 +111,32 @@ export class Snapshots {
 
   /**
    * What goes to the writer now, of a large zone a part (`more`): call it again soon. A zone without data has nothing to
-   * be remembered, and one that is busy with a list or a restore is not whole; at the end (`last`) that is done first.
+   * be remembered, one whose snapshot waits to be used is remembered by that, and one that is busy with a list or a
+   * restore is not whole; at the end (`last`) that is done first.
    */
   deltas(now: Instant, last = false): SnapshotDelta[] {
     const deltas: SnapshotDelta[] = [];
     for (const zone of this.#resolver.zones) {
       const { key } = zone;
-      if (zone.source === 'none' || (zone.busy && !last)) continue;
-      const full = this.#full.has(key) || !this.#sent.has(key);
-      const since = now.boot - (this.#sent.get(key) ?? Number.NEGATIVE_INFINITY);
+      if (zone.source === 'none' || this.#waiting.has(key) || (zone.busy && !last)) continue;
+      const sent = this.#sent.get(key);
+      const registry = zoneIdentity(zone.config.registries);
+      // Lines of registries that stand elsewhere now, or are gone, are of no use.
+      const full = this.#full.has(key) || sent?.registry !== registry;
+      const since = now.boot - (sent?.at ?? Number.NEGATIVE_INFINITY);
       if (!full && since < IN_FORCE_MS && !zone.unsaved.some) continue;
       // What changes again before the file may be written again is not worth a line of its own.
       const pause = pauseAfter(this.#written.get(key)?.bytes ?? 0);
       if (!full && !last && since < pause && !this.#partial.has(key)) continue;
       this.#full.delete(key);
       const delta = this.#resolver.takeDelta(key, full, ROWS_AT_ONCE, now);
-      this.#sent.set(key, now.boot);
+      this.#sent.set(key, { at: now.boot, registry });
       if (delta.more) this.#partial.add(key);
       else {
         this.#partial.delete(key);
         this.#waits.sent(key, now.wall);
       }
-      deltas.push({ zone: key, registry: zoneIdentity(zone.config.registries), wall: now.wall, full, ...delta });
+      deltas.push({ zone: key, registry, wall: now.wall, full, ...delta });
     }
     return deltas;
   }
@@ -152,6 +160,8 @@ export class Snapshots {
   wrote(key: string, wall: WallMs, bytes: number): void {
     this.#written.set(key, { wall, bytes });
     this.#waits.wrote(key, wall);
+    // A writer that is new, or that had forgotten the zone, knows nothing of what was wrong before.
+    this.problem(key, undefined);
   }
 
   /** For the metrics: how old each zone's file is. */
@@ -171,9 +181,8 @@ export class Snapshots {
   /** The writer's word about a zone's file. */
   problem(key: string, reason: string | undefined): void {
     if (reason === undefined) {
-      this.problems.delete(key);
-      this.#log('info', 'snapshot-written-again', { zone: key });
-    } else {
+      if (this.problems.delete(key)) this.#log('info', 'snapshot-written-again', { zone: key });
+    } else if (this.#resolver.zone(key) !== undefined) {
       this.problems.set(key, reason);
       this.#waits.failed(key, reason);
       this.#log('error', 'snapshot-not-written', { zone: key, reason });

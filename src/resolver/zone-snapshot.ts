@@ -69,6 +69,8 @@ interface SavedService {
 
 /** What is saved of one registry beside its services. */
 interface SavedSource {
+  /** See `registryIdentity`; absent in what earlier versions wrote. */
+  readonly identity?: string;
   readonly epoch?: string;
   readonly revision?: string;
   readonly heard: HeardMs;
@@ -118,10 +120,11 @@ export function exportMeta(zone: Zone, now: Instant): SavedMeta {
 }
 
 function exportSource(zone: Zone, source: ZoneSource, now: Instant): SavedSource {
-  const { epoch, revision, hearing, guard, once } = source;
+  const { identity, epoch, revision, hearing, guard, once } = source;
   const { zoneTripped, zoneQuietSince } = guard;
   const nodes = [...zone.names.nodes.listed(source.identity)];
   return {
+    identity,
     ...(epoch === undefined ? {} : { epoch }),
     ...(revision === undefined ? {} : { revision }),
     heard: hearing.clock.at(now.boot),
@@ -204,29 +207,33 @@ export function takeSnapshotIn(
 ): number {
   const meta = content.meta as SavedMeta;
   const saved = new Map<number, SavedSource>([...(meta.missing ? [] : [[0, meta] as const]), ...(meta.others ?? [])]);
+  const places = placesOf(saved, zone.sources.all);
   const seeds = new Map<CatalogRow, VerdictSeed>();
-  const services = new Map<number, Service[]>();
+  const services = new Map<ZoneSource, Service[]>();
   let skipped = 0;
   for (const line of content.services as Iterable<SavedService>) {
     const service = takeServiceIn(line, seeds, now);
-    const index = line?.registry ?? 0;
+    if (service === undefined) {
+      skipped++;
+      continue;
+    }
+    const source = places.get(line.registry ?? 0);
     // What was looked up meanwhile is the registry's own word.
-    if (service !== undefined && zone.sources.all[index]?.catalog.services.has(service.name)) continue;
-    if (service !== undefined)
-      zone.demand?.restored(service.name, now.boot - Math.max(0, now.wall - (line.asked ?? now.wall)));
-    const own = services.get(index);
-    if (service === undefined) skipped++;
-    else if (own === undefined) services.set(index, [service]);
+    if (source === undefined || source.catalog.services.has(service.name)) continue;
+    zone.demand?.restored(service.name, now.boot - Math.max(0, now.wall - (line.asked ?? now.wall)));
+    const own = services.get(source);
+    if (own === undefined) services.set(source, [service]);
     else own.push(service);
   }
   zone.serial = Math.max(zone.serial, meta.serial);
   if (defer) zone.names.defer();
-  const parts = zone.sources.all.flatMap((source, index) => {
-    const facts = saved.get(index);
-    if (facts === undefined || source.from !== 'none') return [];
-    takeSourceIn(source, facts, now);
-    source.hosts.restore(services.get(index) ?? []);
-    return [{ source, index, services: services.get(index) ?? [] }];
+  const parts = [...places].flatMap(([index, source]) => {
+    if (source.from !== 'none') return [];
+    const facts = saved.get(index)!;
+    const own = services.get(source) ?? [];
+    takeSourceIn(source, facts, facts.identity === undefined ? trusted : facts.identity === source.identity, now);
+    source.hosts.restore(own);
+    return [{ source, facts, services: own }];
   });
   const restore: RestoreVerdict = (origins, row, settings, at) => {
     const seed = origins.map((origin) => seeds.get(origin)).find((one) => one !== undefined);
@@ -234,7 +241,7 @@ export function takeSnapshotIn(
   };
   zone.restored(parts, trusted, now, { column: (row) => seeds.get(row)?.column, restore }, defer);
   zone.names.nodes.restore(
-    parts.map(({ source, index }) => [source.identity, saved.get(index)?.nodes ?? []] as const),
+    parts.map(({ source, facts }) => [source.identity, facts.nodes ?? []] as const),
     [...(meta.keptNodes ?? [])]
       .sort((a, b) => a[1] - b[1])
       .map(([node, until]) => [node, now.boot + (until - now.wall)] as const),
@@ -246,7 +253,25 @@ export function takeSnapshotIn(
   return skipped;
 }
 
-function takeSourceIn(source: ZoneSource, facts: SavedSource, now: Instant): void {
+/** Whose each part of a snapshot is: of the registry that it was of, wherever that stands now, or of the one in its place. */
+function placesOf(saved: ReadonlyMap<number, SavedSource>, sources: readonly ZoneSource[]): Map<number, ZoneSource> {
+  const places = new Map<number, ZoneSource>();
+  const left = new Set(sources);
+  const put = (index: number, source: ZoneSource | undefined): void => {
+    if (source === undefined || places.has(index) || !left.delete(source)) return;
+    places.set(index, source);
+  };
+  for (const [index, { identity }] of saved)
+    put(
+      index,
+      sources.find((source) => source.identity === identity),
+    );
+  for (const index of saved.keys()) put(index, sources[index]);
+  return places;
+}
+
+/** @param same it is what this very registry had */
+function takeSourceIn(source: ZoneSource, facts: SavedSource, same: boolean, now: Instant): void {
   source.epoch = facts.epoch;
   source.revision = facts.revision;
   source.hearing.clock.restore(facts.heard);
@@ -254,7 +279,8 @@ function takeSourceIn(source: ZoneSource, facts: SavedSource, now: Instant): voi
     source.hearing.lastConfirmed = now.boot - Math.max(0, now.wall - facts.lastConfirmed);
   for (const [service, mark, counts] of facts.releases) source.releases.set(service, { wall: mark, counts });
   source.guard.restoreZone(facts.zoneTripped === true, facts.zoneQuietSince);
-  for (const name of facts.once ?? []) source.once.add(name);
+  // What another one once had says nothing of this one (R32).
+  if (same) for (const name of facts.once ?? []) source.once.add(name);
 }
 
 function takeServiceIn(saved: SavedService, seeds: Map<CatalogRow, VerdictSeed>, now: Instant): Service | undefined {
