@@ -125,7 +125,8 @@ t.test('R28: what is found of a host name over the limits is told', async (t) =>
   hosts.configure([], false, 1000);
   const row = { id: 'a', address: 'far.example', port: 80, priority: 0, weight: 1, tags: [] };
   const services = [{ name: 'web', rows: [{ ...row, protocol: 'tcp', state: 'passing' } as const] }];
-  hosts.expand({ kind: 'list', at: 0, epoch: 'e', services, releases: [], rejected: [], removalsBelievable: true });
+  const about = { at: 0, epoch: 'e', releases: [], rejected: [], removalsBelievable: true };
+  hosts.believe({ kind: 'list', services, ...about }, () => undefined);
   const addresses = Array.from({ length: 70 }, (_, i) => `10.0.0.${i}`);
   t.equal(hosts.take('far.example', { kind: 'addresses', addresses })[0]?.rows.length, 64);
   t.same([...hosts.problems()], ['far.example: 70 addresses, of which 64 are taken; its last addresses stand']);

@@ -14,6 +14,8 @@ import type { HostResult, HostTable } from './host-table.js';
 /** Of one host, so many are taken. */
 const MAX_ADDRESSES = 64;
 
+type Known = (service: string) => Service | undefined;
+
 export class SourceHosts {
   readonly #table: HostTable;
   #policy = new AddressPolicy([], false);
@@ -53,33 +55,42 @@ export class SourceHosts {
     this.#hosts.clear();
   }
 
-  /** The report with addresses in the place of host names, as far as they are known. */
-  expand<T extends ListReport>(report: T): T {
-    // Nearly always: no host name is or was there.
-    if (this.#listings.size === 0 && !factsOf(report.services).hosts) return report;
-    if (report.kind === 'list') {
+  /**
+   * The report with addresses in the place of host names, as far as they are known.
+   * @param known what there is of a service
+   */
+  expand<T extends ListReport>(report: T, known: Known): T {
+    // Nearly always: no host name is there.
+    if (!factsOf(report.services).hosts) return report;
+    const services = [...report.services].map((listing) => {
+      return hasHosts(listing) ? this.#expanded(listing, known(listing.name)) : listing;
+    });
+    return { ...report, services };
+  }
+
+  /**
+   * The report is believed: what it lists by host name is looked up from now on, and nothing else.
+   * @param known what there was of a service before
+   */
+  believe(report: ListReport, known: Known): void {
+    const { hosts } = factsOf(report.services);
+    if (this.#listings.size === 0 && !hosts) return;
+    if (report.kind === 'change') for (const name of report.gone) this.#forget(name);
+    else if (report.removalsBelievable) {
       const listed = new Set([...report.services].map(({ name }) => name));
       for (const name of [...this.#listings.keys()]) if (!listed.has(name)) this.#forget(name);
-    } else for (const name of report.gone) this.#forget(name);
-    let changed = false;
-    const services = [...report.services].map((listing) => {
-      if (!listing.rows.some(({ address }) => isHostName(address))) {
-        this.#forget(listing.name);
-        return listing;
-      }
-      changed = true;
-      this.#remember(listing);
-      return this.#expanded(listing);
-    });
-    return changed ? { ...report, services } : report;
+    }
+    for (const listing of report.services) {
+      if (hosts && hasHosts(listing)) this.#remember(listing, known(listing.name));
+      else this.#forget(listing.name);
+    }
   }
 
   /** From a snapshot: the addresses that hosts had. */
   restore(services: Iterable<Service>): void {
     for (const service of services) {
       for (const { host, address, listed } of service.rows.values()) {
-        if (host === undefined || !listed || isHostName(address)) continue;
-        if (this.#policy.fault(address) !== undefined) continue;
+        if (host === undefined || !listed || !this.#isGood(address)) continue;
         const known = this.#good.get(host) ?? [];
         if (!known.includes(address)) this.#good.set(host, [...known, address].sort());
       }
@@ -132,10 +143,12 @@ export class SourceHosts {
     }
   }
 
-  #remember(listing: Listing): void {
+  #remember(listing: Listing, before: Service | undefined): void {
     this.#listings.set(listing.name, listing);
     const hosts = new Set(listing.rows.map(({ address }) => address).filter(isHostName));
     for (const host of hosts) {
+      const good = this.#lastGood(host, before);
+      if (good !== undefined) this.#good.set(host, good);
       const services = this.#services.get(host) ?? new Set();
       services.add(listing.name);
       this.#services.set(host, services);
@@ -164,12 +177,29 @@ export class SourceHosts {
     }
   }
 
-  #expanded(listing: Listing): Listing {
+  #expanded(listing: Listing, before?: Service): Listing {
     const rows = listing.rows.flatMap((row): Row[] => {
       if (!isHostName(row.address)) return [row];
       const host = row.address;
-      return this.#good.get(host)?.map((address) => ({ ...row, address, host })) ?? [{ ...row, host }];
+      return this.#lastGood(host, before)?.map((address) => ({ ...row, address, host })) ?? [{ ...row, host }];
     });
     return { ...listing, rows: collapseRows(rows) };
   }
+
+  /** Also of a host that the registry had dropped, while the guard kept what was found of it. */
+  #lastGood(host: string, service: Service | undefined): readonly string[] | undefined {
+    const good = this.#good.get(host);
+    if (good !== undefined || service === undefined) return good;
+    const kept = [...service.rows.values()].filter((row) => row.host === host && this.#isGood(row.address));
+    return kept.length === 0 ? undefined : [...new Set(kept.map(({ address }) => address))].sort();
+  }
+
+  /** It may be an endpoint's. */
+  #isGood(address: string): boolean {
+    return !isHostName(address) && this.#policy.fault(address) === undefined;
+  }
+}
+
+function hasHosts({ rows }: Listing): boolean {
+  return rows.some(({ address }) => isHostName(address));
 }

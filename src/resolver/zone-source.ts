@@ -83,7 +83,7 @@ export class ZoneSource implements Layer {
    * believed.
    */
   *taking(given: ListReport, now: Instant, touched: Set<Service>): Steps<boolean> {
-    const report = this.hosts.expand(given);
+    const report = this.hosts.expand(given, this.#known);
     const over = this.catalog.overLimit(report);
     if (over !== undefined) {
       this.hearing.lost(`not believable: ${over}`, now);
@@ -93,6 +93,7 @@ export class ZoneSource implements Layer {
       this.hearing.lost('not believable: a change before the first list', now);
       return false;
     }
+    this.hosts.believe(given, this.#known);
     const first = this.from === 'none';
     const unguarded = this.from === 'snapshot' && !this.trusted;
     const newEpoch = this.epoch !== undefined && report.epoch !== this.epoch && !unguarded;
@@ -168,8 +169,10 @@ export class ZoneSource implements Layer {
     now: Instant,
   ): Set<Service> | undefined {
     const about = { at: now.boot, epoch: this.epoch ?? '', releases: [], rejected: [] };
-    const report = this.hosts.expand({ kind: 'change' as const, services, gone, ...about });
+    const given = { kind: 'change' as const, services, gone, ...about };
+    const report = this.hosts.expand(given, this.#known);
     if (this.catalog.overLimit(report) !== undefined) return undefined;
+    this.hosts.believe(given, this.#known);
     const heard = this.hearing.clock.at(now.boot);
     return this.catalog.apply(report, {
       boot: now.boot,
@@ -209,6 +212,8 @@ export class ZoneSource implements Layer {
     }
     return events;
   }
+
+  readonly #known = (service: string): Service | undefined => this.catalog.services.get(service);
 
   isStale(now: BootMs, softTtl: number): boolean {
     if (this.from !== 'registry') return this.from === 'snapshot';
