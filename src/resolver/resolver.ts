@@ -133,6 +133,7 @@ export class Resolver {
   resolved(host: string, result: HostResult, now: Instant): void {
     if (!this.#hosts.heard(host, result, now.boot)) return;
     for (const zone of this.#zones.values()) zone.resolved(host, result, now);
+    this.#settleClaims(now);
     this.#tellTargets();
   }
 
@@ -157,6 +158,7 @@ export class Resolver {
     if (hosts.length > 0) this.#events.resolve?.(hosts);
     for (const zone of this.#zones.values()) zone.tick(now);
     this.lookUps.tick(now);
+    this.#settleClaims(now);
     this.#tellTargets();
   }
 

@@ -60,6 +60,7 @@ export class ZoneSettling {
     for (const { name } of own) this.#zone.unsaved.add(name);
     const touched = this.seen(source, own);
     for (const service of touched) this.aim(service);
+    this.#zone.claims.contest(touched);
     this.#zone.bump();
     this.settle(touched);
   }
