@@ -2,7 +2,7 @@
 import type { ClientReport } from '../../src/admin/documents.js';
 import { isOnDemand } from '../../src/config/on-demand.js';
 import type { Config } from '../../src/config/types.js';
-import { registryIdentity } from '../../src/registry/identity.js';
+import { registryIdentity, zoneIdentity } from '../../src/registry/identity.js';
 import type { LookUp } from '../../src/registry/look-up.js';
 import type { ListedNode, Listing, ReleaseMark, Report } from '../../src/registry/registry.js';
 import type { HostResult } from '../../src/resolver/host-table.js';
@@ -67,6 +67,8 @@ export class World {
   #wallOffset = 0;
   #queries = 0;
   readonly #out = new Uint8Array(65_535);
+  /** What the snapshots' writer was given, by zone. */
+  #saved = new Map<string, { registry: string; meta: string; lines: Map<string, string> }>();
 
   /** What host names are found to be. */
   readonly hosts = new Map<string, string | readonly string[]>();
@@ -114,6 +116,7 @@ export class World {
     } finally {
       this.#advancing = false;
     }
+    this.#save();
   }
 
   #advance(end: BootMs): void {
@@ -214,16 +217,16 @@ export class World {
 
   /** The resolver ends and another one starts on what was written, if anything. */
   restart(downFor: Ms, snapshot: 'trusted' | 'untrusted' | 'none'): void {
-    const saved = this.#config.zones.map(({ name }): [string, string] => [
-      name,
-      JSON.stringify(this.#resolver.exportZone(name, this.now)),
-    ]);
+    this.#save();
+    const saved = this.#saved;
+    this.#saved = new Map();
     this.#boot += downFor;
     this.prober.forgetTargets();
     [this.#resolver, this.#responder] = this.#start();
     if (snapshot !== 'none') {
-      for (const [zone, data] of saved) {
-        this.#resolver.restoreZone(zone, JSON.parse(data), snapshot === 'trusted', this.now, this.deferring);
+      for (const [zone, { meta, lines }] of saved) {
+        const content = { meta: JSON.parse(meta), services: [...lines.values()].map((line) => JSON.parse(line)) };
+        this.#resolver.restoreZone(zone, content, snapshot === 'trusted', this.now, this.deferring);
       }
     }
     for (const { zone, known } of this.#registries.values()) {
@@ -234,6 +237,27 @@ export class World {
     this.#settle();
     while (this.#resolver.putDeferred(1, this.now)) this.#settle();
     this.#settle();
+  }
+
+  /** As the daemon gives it to the snapshots' writer: what changed since the last time, and all at first (R29). */
+  #save(): void {
+    for (const { name, registries } of this.#config.zones) {
+      const registry = zoneIdentity(registries);
+      if (this.#resolver.zone(name)?.source === 'none') continue;
+      const before = this.#saved.get(name);
+      const file =
+        before?.registry === registry ? before : { registry, meta: '', lines: new Map<string, string>() };
+      let full = file !== before;
+      for (let more = true; more; full = false) {
+        const delta = this.#resolver.takeDelta(name, full, 5, this.now);
+        for (const line of delta.drop) file.lines.delete(line);
+        for (const [line, json] of delta.put) file.lines.set(line, json);
+        file.meta = delta.meta ?? file.meta;
+        more = delta.more;
+      }
+      this.#saved.set(name, file);
+    }
+    for (const name of this.#saved.keys()) if (this.#resolver.zone(name) === undefined) this.#saved.delete(name);
   }
 
   /** The machine is suspended, or the process stopped, for `length`. */
