@@ -22,6 +22,8 @@ export class Service {
   /** Rows with a probe target, and those of them that have a word. Kept by the zone. */
   probed = 0;
   worded = 0;
+  /** Rows that stand; -1 while it is not known. Kept by the zone. */
+  stood = -1;
   /** Its slot in the answer table's marks of what is asked (R17); 0 without one. Kept by the zone. */
   asked = 0;
 

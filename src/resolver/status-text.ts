@@ -19,22 +19,21 @@ export function describeAge(age: Ms): { text: string; nextChange: Ms } {
 export interface StatusFacts {
   readonly source: 'registry' | 'snapshot' | 'none';
   readonly hearing: { readonly heard: boolean };
-  readonly catalog: { readonly services: ReadonlyMap<string, unknown>; readonly rows: number };
-  readonly health: { readonly answered: number };
+  readonly health: { readonly known: number; readonly standing: number; readonly answered: number };
   holding(): readonly unknown[];
 }
 
 /** The strings of the TXT record at `_status.ZONE`. They change with the state, not with the clock. */
 export function statusText(zone: StatusFacts, stale: boolean): string[] {
-  const { source, catalog, health } = zone;
+  const { source, health } = zone;
   const { heard } = zone.hearing;
   const state = source === 'none' ? 'never-synced' : stale ? 'stale' : 'fresh';
   return [
     `state=${state}`,
     `heard=${heard}`,
     `source=${source}`,
-    `services=${catalog.services.size}`,
-    `endpoints=${catalog.rows}`,
+    `services=${health.known}`,
+    `endpoints=${health.standing}`,
     `answered=${health.answered}`,
     `guarded=${zone.holding().length}`,
     `capacity=${heard ? 'follows the registry' : 'frozen'}`,

@@ -19,6 +19,9 @@ export class ZoneHealth {
   answered = 0;
   /** Rows that have a probe target. */
   probed = 0;
+  /** Services that are known, and their rows that stand: what left and is only remembered is none of them. */
+  known = 0;
+  standing = 0;
   /** The floor step of each service while it is being worked out. */
   readonly #steps = new Map<Service, FloorStep>();
   readonly #zone: string;
@@ -55,7 +58,9 @@ export class ZoneHealth {
     let answerable = 0;
     for (const row of service.rows.values()) if (row.answerable) answerable++;
     this.#count(service, answerable, worded, probed);
-    return this.#answer(service);
+    const standing = service.standing();
+    this.#stand(service, service.listed || standing.length > 0 ? standing.length : -1);
+    return this.#answer(service, standing);
   }
 
   /**
@@ -70,6 +75,7 @@ export class ZoneHealth {
     }
     for (const row of service.rows.values()) row.answerable = true;
     this.#count(service, service.rows.size, 0, 0);
+    this.#stand(service, service.rows.size);
     return service.rows.size > 0;
   }
 
@@ -114,6 +120,7 @@ export class ZoneHealth {
 
   forget(service: Service): void {
     this.#count(service, 0, 0, 0);
+    this.#stand(service, -1);
     this.floors.delete(service.name);
     this.withheld.delete(service.name);
     this.#steps.delete(service);
@@ -128,9 +135,16 @@ export class ZoneHealth {
     service.probed = probed;
   }
 
+  /** @param rows see `Service.stood` */
+  #stand(service: Service, rows: number): void {
+    const before = service.stood;
+    this.known += Number(rows >= 0) - Number(before >= 0);
+    this.standing += Math.max(0, rows) - Math.max(0, before);
+    service.stood = rows;
+  }
+
   /** Marks the rows that are answered, floor included. */
-  #answer(service: Service): boolean {
-    const standing = service.standing();
+  #answer(service: Service, standing: readonly CatalogRow[]): boolean {
     const { rows, step } = this.answerOf(service, standing);
     if (step === undefined) this.#steps.delete(service);
     else this.#steps.set(service, step);

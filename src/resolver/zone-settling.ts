@@ -39,10 +39,13 @@ export class ZoneSettling {
       }
     }
     for (const service of touched) {
+      const { size } = service.rows;
       for (const gone of sources.layers.sweep([service])) {
         touched.delete(gone);
         this.forget(gone);
       }
+      // What has left counts no more: whether the prober says anything is asked of what is there (R8).
+      if (service.rows.size !== size && touched.has(service)) this.#judge(service);
       yield 1;
     }
     for (const service of touched) {

@@ -1,7 +1,7 @@
 /** Everything around the resolver under a fake clock: its registries, its prober, its clients, and time itself. */
 import type { ClientReport } from '../../src/admin/documents.js';
 import { isOnDemand } from '../../src/config/on-demand.js';
-import type { Config } from '../../src/config/types.js';
+import type { Config, RegistryConfig, ZoneConfig } from '../../src/config/types.js';
 import { registryIdentity, zoneIdentity } from '../../src/registry/identity.js';
 import type { LookUp } from '../../src/registry/look-up.js';
 import type { ListedNode, Listing, ReleaseMark, Report } from '../../src/registry/registry.js';
@@ -45,6 +45,14 @@ interface ScriptedRegistry {
   readonly interval: Ms;
 }
 
+/** A zone's snapshot. */
+interface Saved {
+  readonly of: unknown;
+  readonly registry: string;
+  meta: string;
+  readonly lines: Map<string, string>;
+}
+
 export interface LogLine {
   readonly at: Ms;
   readonly level: string;
@@ -68,7 +76,7 @@ export class World {
   #queries = 0;
   readonly #out = new Uint8Array(65_535);
   /** What the snapshots' writer was given, by zone. */
-  #saved = new Map<string, { registry: string; meta: string; lines: Map<string, string> }>();
+  readonly #saved = new Map<string, Saved>();
 
   /** What host names are found to be. */
   readonly hosts = new Map<string, string | readonly string[]>();
@@ -131,41 +139,45 @@ export class World {
     }
   }
 
-  /** @param place a zone, for its first registry, or `ZONE/WORD` as its configuration calls it */
+  /** @param place a zone, for its first registry, or `ZONE/WORD` as its configuration calls it; it may be gone by now */
   registry(place: string): ScriptedRegistry {
     const [name, word] = place.split('/');
-    const zone = this.#config.zones.find((one) => one.name === name);
-    const first = zone && registryIdentity(zone.registries[0]!);
-    const identity = word === undefined ? first : registryIdentity({ type: 'file', path: registryPath(word) });
-    const registry = this.#registries.get(`${name} ${identity}`);
-    if (!registry) throw new Error(`no ${place} in this scenario`);
-    return registry;
+    const configured = this.#config.zones.find((one) => one.name === name)?.registries[0];
+    const wanted =
+      word !== undefined
+        ? registryIdentity({ type: 'file', path: registryPath(word) })
+        : configured && registryIdentity(configured);
+    for (const registry of this.#registries.values()) {
+      if (registry.zone === name && (wanted === undefined || registry.identity === wanted)) return registry;
+    }
+    throw new Error(`no ${place} in this scenario`);
   }
 
   /** Registries that are new say nothing until a step makes them. */
   #script(): void {
-    for (const { name, registries, softTtl } of this.#config.zones) {
-      for (const one of registries) {
-        const identity = registryIdentity(one);
-        const key = `${name} ${identity}`;
-        if (this.#registries.has(key)) continue;
-        this.#registries.set(key, {
-          zone: name,
-          identity,
-          services: new Map(),
-          heard: 'heard',
-          reason: '',
-          epoch: 'e1',
-          removalsBelievable: true,
-          rejected: [],
-          releases: [],
-          nodes: undefined,
-          known: isOnDemand(one) ? new Set(this.#resolver.knownServices()[name]) : undefined,
-          nextPoll: Number.POSITIVE_INFINITY,
-          interval: softTtl / 2,
-        });
-      }
-    }
+    for (const zone of this.#config.zones) for (const one of zone.registries) this.script(zone, one);
+  }
+
+  /** There is such a registry, whether it is configured or not. */
+  script({ name, softTtl }: Pick<ZoneConfig, 'name' | 'softTtl'>, one: RegistryConfig): void {
+    const identity = registryIdentity(one);
+    const key = `${name} ${identity}`;
+    if (this.#registries.has(key)) return;
+    this.#registries.set(key, {
+      zone: name,
+      identity,
+      services: new Map(),
+      heard: 'heard',
+      reason: '',
+      epoch: 'e1',
+      removalsBelievable: true,
+      rejected: [],
+      releases: [],
+      nodes: undefined,
+      known: isOnDemand(one) ? new Set(this.#resolver.knownServices()[name]) : undefined,
+      nextPoll: Number.POSITIVE_INFINITY,
+      interval: softTtl / 2,
+    });
   }
 
   /** The registry says all that it has, and goes on saying so. */
@@ -215,19 +227,24 @@ export class World {
     this.list(zone);
   }
 
-  /** The resolver ends and another one starts on what was written, if anything. */
-  restart(downFor: Ms, snapshot: 'trusted' | 'untrusted' | 'none'): void {
+  /**
+   * The resolver ends and another one starts on what was written, if anything.
+   * @param config another one from now on
+   * @param late what is not trusted is used only when two seconds have passed
+   */
+  restart(downFor: Ms, snapshot: 'trusted' | 'untrusted' | 'none', config = this.#config, late = false): void {
     this.#save();
-    const saved = this.#saved;
-    this.#saved = new Map();
+    const saved = new Map(this.#saved);
     this.#boot += downFor;
     this.prober.forgetTargets();
+    this.#config = config;
     [this.#resolver, this.#responder] = this.#start();
-    if (snapshot !== 'none') {
-      for (const [zone, { meta, lines }] of saved) {
-        const content = { meta: JSON.parse(meta), services: [...lines.values()].map((line) => JSON.parse(line)) };
-        this.#resolver.restoreZone(zone, content, snapshot === 'trusted', this.now, this.deferring);
-      }
+    this.#script();
+    const waiting: string[] = [];
+    for (const { name } of snapshot === 'none' ? [] : config.zones) {
+      const trusted = snapshot === 'trusted' && this.#isOf(name);
+      if (late && !trusted) waiting.push(name);
+      else this.#restore(name, saved, trusted);
     }
     for (const { zone, known } of this.#registries.values()) {
       known?.clear();
@@ -237,6 +254,23 @@ export class World {
     this.#settle();
     while (this.#resolver.putDeferred(1, this.now)) this.#settle();
     this.#settle();
+    if (waiting.length === 0) return;
+    this.advance(this.elapsed + 2_000);
+    for (const name of waiting) this.#restore(name, saved, false);
+    this.#settle();
+  }
+
+  /** The file of a zone is of the registries that it has. */
+  #isOf(name: string): boolean {
+    const zone = this.#config.zones.find((one) => one.name === name);
+    return zone !== undefined && this.#saved.get(name)?.registry === zoneIdentity(zone.registries);
+  }
+
+  #restore(name: string, from: ReadonlyMap<string, Saved>, trusted: boolean): void {
+    const file = from.get(name);
+    if (file === undefined || this.#resolver.zone(name)?.sources.complete !== false) return;
+    const content = { meta: JSON.parse(file.meta), services: [...file.lines.values()].map((line) => JSON.parse(line)) };
+    this.#resolver.restoreZone(name, content, trusted, this.now, this.deferring);
   }
 
   /** As the daemon gives it to the snapshots' writer: what changed since the last time, and all at first (R29). */
@@ -245,9 +279,9 @@ export class World {
       const registry = zoneIdentity(registries);
       if (this.#resolver.zone(name)?.source === 'none') continue;
       const before = this.#saved.get(name);
-      const file =
-        before?.registry === registry ? before : { registry, meta: '', lines: new Map<string, string>() };
-      let full = file !== before;
+      const goesOn = before?.of === this.#resolver.zone(name) && before?.registry === registry;
+      const file = goesOn ? before : { of: this.#resolver.zone(name), registry, meta: '', lines: new Map() };
+      let full = !goesOn;
       for (let more = true; more; full = false) {
         const delta = this.#resolver.takeDelta(name, full, 5, this.now);
         for (const line of delta.drop) file.lines.delete(line);
@@ -257,7 +291,6 @@ export class World {
       }
       this.#saved.set(name, file);
     }
-    for (const name of this.#saved.keys()) if (this.#resolver.zone(name) === undefined) this.#saved.delete(name);
   }
 
   /** The machine is suspended, or the process stopped, for `length`. */
@@ -277,9 +310,15 @@ export class World {
   }
 
   reload(config: Config): void {
+    this.#save();
     this.#config = config;
     this.#script();
     this.#resolver.reload(config, this.now);
+    for (const { name } of config.zones) {
+      if (this.#resolver.zone(name)?.source === 'none') this.#restore(name, this.#saved, this.#isOf(name));
+    }
+    this.#settle();
+    while (this.#resolver.putDeferred(1, this.now)) this.#settle();
     this.#settle();
   }
 
