@@ -109,9 +109,14 @@ export class Zone {
     for (const { catalog } of this.sources.all) yield* catalog.services.keys();
   }
 
-  /** Services of which a guard holds an endpoint. */
+  /** Services of which a guard holds an endpoint. What a registry keeps of a name that is an earlier one's is none. */
   holding(): string[] {
-    return [...new Set(this.sources.all.flatMap(({ guard }) => [...guard.holding()].map(({ name }) => name)))];
+    const names = new Set<string>();
+    for (const source of this.sources.all) {
+      for (const service of source.guard.holding())
+        if (this.sources.layers.partsOf(service).some(({ layer }) => layer === source)) names.add(service.name);
+    }
+    return [...names];
   }
 
   isStale(now: BootMs): boolean {
