@@ -6,8 +6,12 @@ import type { Zone } from './zone.js';
 
 /** Why nobody can say that a name is not there. */
 export function neverWords({ sources }: Zone): string {
-  if (!sources.layers.several) return 'the zone has never had a list or a snapshot (R25)';
-  const silent = sources.all.filter(({ from }) => from === 'none').map(({ identity }) => identity);
+  if (!sources.layers.several) {
+    return sources.from === 'none'
+      ? 'the zone has never had a list or a snapshot (R25)'
+      : 'only what was asked for is known of the registry: there has been no list of all so far (R25, R33)';
+  }
+  const silent = sources.all.filter(({ from, isPart }) => from === 'none' || isPart).map(({ identity }) => identity);
   return `nobody knows whether the name is there: no list and no snapshot so far of ${silent.join(', ')} (R25, R32)`;
 }
 

@@ -62,7 +62,9 @@ export function explain(source: ExplainSource, name: string, typed: string, now:
   const reply: OwnReply = demand === undefined || outcome === 'look-up' ? asked.reply : { ...asked.reply, outcome };
   const meaning = meaningOf(zone, below, reply.outcome === 'answer' || reply.outcome === 'nodata', form);
   const stale = zone.sources.isStale(now.boot, zone.config.softTtl, meaning.service);
-  const never = demand === undefined && reply.outcome === 'servfail' && !zone.sources.complete;
+  // Of a service that is known it is another reason (R19).
+  const never =
+    demand === undefined && meaning.service === undefined && reply.outcome === 'servfail' && !zone.sources.complete;
   const because = [
     ...(never ? [neverWords(zone)] : (demand?.words.length ?? 0) > 0 ? demand!.words : meaning.words),
     ...typeWords(meaning, reply, type),

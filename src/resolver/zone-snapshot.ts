@@ -71,6 +71,8 @@ interface SavedService {
 interface SavedSource {
   /** See `registryIdentity`; absent in what earlier versions wrote. */
   readonly identity?: string;
+  /** R33: what was asked for, and not all that it had. */
+  readonly part?: true;
   readonly epoch?: string;
   readonly revision?: string;
   readonly heard: HeardMs;
@@ -125,6 +127,7 @@ function exportSource(zone: Zone, source: ZoneSource, now: Instant): SavedSource
   const nodes = [...zone.names.nodes.listed(source.identity)];
   return {
     identity,
+    ...(source.onDemand || source.isPart ? { part: true as const } : {}),
     ...(epoch === undefined ? {} : { epoch }),
     ...(revision === undefined ? {} : { revision }),
     heard: hearing.clock.at(now.boot),
@@ -274,6 +277,7 @@ function placesOf(saved: ReadonlyMap<number, SavedSource>, sources: readonly Zon
 function takeSourceIn(source: ZoneSource, facts: SavedSource, same: boolean, now: Instant): void {
   source.epoch = facts.epoch;
   source.revision = facts.revision;
+  source.isPart = facts.part === true && !source.onDemand;
   source.hearing.clock.restore(facts.heard);
   if (facts.lastConfirmed !== undefined)
     source.hearing.lastConfirmed = now.boot - Math.max(0, now.wall - facts.lastConfirmed);

@@ -6,6 +6,7 @@ import { plainRow } from '../catalog/merge-rows.js';
 import type { CatalogRow, Strength } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import type { Steps } from '../catalog/steps.js';
+import { isOnDemand } from '../config/on-demand.js';
 import type { ZoneConfig } from '../config/types.js';
 import { registryIdentity } from '../registry/identity.js';
 import type { Listing, Rejected, ReleaseMark, Row } from '../registry/registry.js';
@@ -37,6 +38,10 @@ export class ZoneSource implements Layer {
   answerable = 0;
   /** Where what it holds came from: `none` until the first list or a snapshot. */
   from: 'registry' | 'snapshot' | 'none' = 'none';
+  /** R33: it is asked for one service after the other. */
+  onDemand = false;
+  /** So it was, and has not said since what it has in all: what is not here may be there. */
+  isPart = false;
   epoch: string | undefined;
   revision: string | undefined;
   rejected: readonly Rejected[] = [];
@@ -67,14 +72,23 @@ export class ZoneSource implements Layer {
   }
 
   /** @param several the log says which registry it is about */
-  configure(identity: string, several: boolean, config: ZoneConfig): void {
-    if (identity !== this.identity) this.once.clear();
+  configure(identity: string, several: boolean, config: ZoneConfig, now: Instant): void {
+    const isOther = identity !== this.identity;
     this.identity = identity;
     if (several) this.#who.registry = identity;
     else delete this.#who.registry;
+    if (isOther) {
+      this.once.clear();
+      this.rejected = [];
+      this.revision = undefined;
+      this.hearing.lost('another registry since a reload, which has not been heard yet', now);
+    }
     this.guard.configure(config.guard);
     this.catalog.configure(config.limits);
     const registry = config.registries.find((one) => registryIdentity(one) === identity);
+    const onDemand = registry !== undefined && isOnDemand(registry);
+    this.isPart = !onDemand && (this.isPart || this.onDemand);
+    this.onDemand = onDemand;
     this.hosts.configure(config.allowAddresses, registry?.type === 'file', config.softTtl);
   }
 
@@ -110,6 +124,7 @@ export class ZoneSource implements Layer {
     yield* this.catalog.applying(report, how, touched);
     this.from = 'registry';
     this.trusted = true;
+    this.isPart = false;
     this.epoch = report.epoch;
     this.revision = report.revision;
     this.rejected = report.rejected;

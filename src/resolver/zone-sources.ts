@@ -68,7 +68,7 @@ export class ZoneSources {
 
   /** What is not known here is not there: every registry has said what it has, now or before a restart. */
   get complete(): boolean {
-    return this.#all.every(({ from }) => from !== 'none');
+    return this.#all.every(({ from, isPart }) => from !== 'none' && !isPart);
   }
 
   /** @param service of its registries alone; absent: of all */
@@ -132,7 +132,7 @@ export class ZoneSources {
         source ?? take(i) ?? new ZoneSource(identities[i]!, config, this.#log, this.#hosts, this.#sourceEvents, now)
       );
     });
-    for (const [i, source] of sources.entries()) source.configure(identities[i]!, several, config);
+    for (const [i, source] of sources.entries()) source.configure(identities[i]!, several, config, now);
     for (const source of left.values()) source.hosts.dispose();
     const shape = JSON.stringify([config.merge, several ? config.limits.maxServices : 0]);
     const same = sources.length === this.#all.length && sources.every((source, i) => source === this.#all[i]);
