@@ -156,6 +156,10 @@ export class Catalog {
       service.listed = false;
       this.services.set(listing.name, service);
     }
+    if (service.borrowed) {
+      service.borrowed = false;
+      touched.add(service);
+    }
     if (!service.listed) {
       service.listed = true;
       this.#listedServices++;

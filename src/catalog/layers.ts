@@ -155,7 +155,7 @@ export class Layers<L extends Layer> {
         const own = layer.catalog.services.get(name);
         if (own === undefined || layer.catalog.sweep([own]).length === 0) continue;
         count({ layer, service: own }, 0);
-        if (this.#merge === 'first' && index < this.all.length - 1) this.#remember(layer, name);
+        if (this.#merge === 'first' && index < this.all.length - 1 && !own.borrowed) this.#remember(layer, name);
       }
       const parts = this.#parts(name);
       this.#put(name, parts);

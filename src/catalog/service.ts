@@ -8,6 +8,8 @@ export class Service {
   readonly rows = new RowSet();
   /** In the registry's last believable word. */
   listed = true;
+  /** It is from another registry, in whose place this one is now, and which has not listed it itself (R32). */
+  borrowed = false;
   check: ListedCheck | undefined;
   /** Index of the registry that said so, in the zone's order of belief (R32). */
   checkedBy = 0;

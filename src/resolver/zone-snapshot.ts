@@ -59,6 +59,7 @@ interface SavedService {
   /** Index of the registry that has it; absent: the first. */
   readonly registry?: number;
   readonly unlisted?: true;
+  readonly borrowed?: true;
   readonly check?: ListedCheck;
   readonly tripped?: true;
   readonly quietSince?: HeardMs;
@@ -166,6 +167,7 @@ function exportService(service: Service, verdicts: VerdictStore, now: Instant): 
   return {
     name: service.name,
     ...(service.listed ? {} : { unlisted: true as const }),
+    ...(service.borrowed ? { borrowed: true as const } : {}),
     ...(service.check === undefined ? {} : { check: service.check }),
     ...(service.tripped ? { tripped: true as const } : {}),
     ...(service.quietSince === undefined ? {} : { quietSince: service.quietSince }),
@@ -234,7 +236,9 @@ export function takeSnapshotIn(
     if (source.from !== 'none') return [];
     const facts = saved.get(index)!;
     const own = services.get(source) ?? [];
-    takeSourceIn(source, facts, facts.identity === undefined ? trusted : facts.identity === source.identity, now);
+    const same = facts.identity === undefined ? trusted : facts.identity === source.identity;
+    takeSourceIn(source, facts, same, now);
+    if (!same) for (const service of own) service.borrowed = true;
     source.hosts.restore(own);
     return [{ source, facts, services: own }];
   });
@@ -291,6 +295,7 @@ function takeServiceIn(saved: SavedService, seeds: Map<CatalogRow, VerdictSeed>,
   if (typeof saved?.name !== 'string' || !Array.isArray(saved.rows)) return undefined;
   const service = new Service(saved.name);
   service.listed = saved.unlisted !== true;
+  service.borrowed = saved.borrowed === true;
   service.check = saved.check;
   service.tripped = saved.tripped === true;
   service.quietSince = saved.quietSince;

@@ -79,6 +79,7 @@ export class ZoneSource implements Layer {
     else delete this.#who.registry;
     if (isOther) {
       this.once.clear();
+      for (const service of this.catalog.services.values()) service.borrowed = true;
       this.rejected = [];
       this.revision = undefined;
       this.hearing.lost('another registry since a reload, which has not been heard yet', now);
