@@ -4,7 +4,8 @@ import t from 'tap';
 import { REPORTED_FAILURES } from '../src/health/reports.js';
 import type { RowState } from '../src/registry/registry.js';
 import type { Heard } from './scenario-engine/world.js';
-import { PLACES, RELOADS, type WideAction, type WideEndpoint, WideHistory } from './wide-history.js';
+import { CHECKS, HOSTS, PLACES, RELOADS } from './wide-config.js';
+import { type WideAction, type WideEndpoint, WideHistory } from './wide-history.js';
 
 /** How many times the number of histories that each commit is tried with: `THOROUGH=50` for a night's search. */
 const THOROUGH = Number(process.env.THOROUGH ?? 1);
@@ -18,12 +19,14 @@ const who = fc.oneof(
   fc.tuple(service, number).map(([name, n]) => `${name}-${n}`),
   service.map((name) => `${name}-*`),
 );
+const probed = fc.oneof({ weight: 8, arbitrary: who }, { weight: 1, arbitrary: fc.constant('10.9.0.*') });
 const endpoint: fc.Arbitrary<WideEndpoint> = fc.record({
   n: number,
   state: fc.constantFrom<RowState>('passing', 'passing', 'passing', 'passing', 'warning', 'critical', 'draining'),
   priority: fc.constantFrom(0, 0, 0, 10),
   tag: fc.constantFrom('blue', 'green'),
   of: fc.oneof({ weight: 4, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: service }),
+  host: fc.oneof({ weight: 7, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: fc.constantFrom(...HOSTS) }),
 });
 const outcome = fc.constantFrom(
   ...(['pass', 'pass', 'refused', 'refused', 'timeout', 'timeout', 'reset', 'unroutable'] as const),
@@ -44,8 +47,34 @@ const action: fc.Arbitrary<WideAction> = fc.oneof(
   {
     weight: 8,
     arbitrary: fc
-      .tuple(serviceAt, fc.array(endpoint, { maxLength: 6 }))
-      .map(([[where, name], endpoints]): WideAction => ({ do: 'list', place: where, service: name, endpoints })),
+      .tuple(serviceAt, fc.array(endpoint, { maxLength: 6 }), fc.integer({ min: 0, max: CHECKS.length - 1 }))
+      .map(
+        ([[where, name], endpoints, check]): WideAction => ({
+          do: 'list',
+          place: where,
+          service: name,
+          endpoints,
+          check,
+        }),
+      ),
+  },
+  {
+    weight: 2,
+    arbitrary: fc
+      .tuple(
+        fc.constantFrom(...HOSTS),
+        fc.oneof(
+          fc.constant('no server could answer'),
+          fc.array(fc.tuple(fc.constantFrom('', '', ...SERVICES), number), { minLength: 1, maxLength: 3 }),
+        ),
+      )
+      .map(([host, to]): WideAction => ({ do: 'resolve', host, to })),
+  },
+  {
+    weight: 1,
+    arbitrary: fc
+      .tuple(place, fc.constantFrom('*', ...SERVICES))
+      .map(([where, name]): WideAction => ({ do: 'release', place: where, service: name })),
   },
   { weight: 2, arbitrary: serviceAt.map(([where, name]): WideAction => ({ do: 'drop', place: where, service: name })) },
   {
@@ -66,7 +95,9 @@ const action: fc.Arbitrary<WideAction> = fc.oneof(
   },
   {
     weight: 12,
-    arbitrary: fc.tuple(who, outcomes).map(([name, said]): WideAction => ({ do: 'probe', who: name, outcomes: said })),
+    arbitrary: fc
+      .tuple(probed, outcomes)
+      .map(([name, said]): WideAction => ({ do: 'probe', who: name, outcomes: said })),
   },
   {
     weight: 1,
@@ -101,8 +132,16 @@ const action: fc.Arbitrary<WideAction> = fc.oneof(
   {
     weight: 2,
     arbitrary: fc
-      .tuple(fc.constantFrom(0, 3_000, 120_000), fc.boolean(), fc.constantFrom(true, true, true, false))
-      .map(([downFor, inParts, trusted]): WideAction => ({ do: 'restart', downFor, inParts, trusted })),
+      .tuple(
+        fc.constantFrom(0, 3_000, 120_000),
+        fc.boolean(),
+        fc.constantFrom(true, true, true, false),
+        fc.option(fc.integer({ min: 0, max: RELOADS.length - 1 }), { nil: undefined }),
+        fc.boolean(),
+      )
+      .map(
+        ([downFor, inParts, trusted, to, late]): WideAction => ({ do: 'restart', downFor, inParts, trusted, late, to }),
+      ),
   },
   { weight: 1, arbitrary: fc.constantFrom(6_000, 3_600_000).map((length): WideAction => ({ do: 'gap', length })) },
   { weight: 1, arbitrary: fc.constantFrom(-86_400_000, 86_400_000).map((by): WideAction => ({ do: 'wall', by })) },

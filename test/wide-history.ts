@@ -8,19 +8,12 @@ import type { RowState } from '../src/registry/registry.js';
 import type { Zone } from '../src/resolver/zone.js';
 import { encodeQuery, parseQuestion } from './scenario-engine/client.js';
 import { Addresses, parseService } from './scenario-engine/services.js';
-import { settings, ZONE } from './scenario-engine/settings.js';
+import { registryPath, ZONE } from './scenario-engine/settings.js';
 import { type Heard, World } from './scenario-engine/world.js';
+import { Belief } from './wide-belief.js';
+import { CHECKS, configOf, PLACES } from './wide-config.js';
+import { checkTold } from './wide-told.js';
 
-export const OTHER = 'other.test';
-export const UNION = 'union.test';
-/** Registries, by zone and word, and the services that each may list. */
-export const PLACES: Readonly<Record<string, readonly string[]>> = {
-  [`${ZONE}/services`]: ['a', 'b', 'c'],
-  [`${ZONE}/floor`]: ['c', 'd'],
-  [OTHER]: ['m', 'n'],
-  [`${UNION}/left`]: ['u', 'v'],
-  [`${UNION}/right`]: ['u', 'v'],
-};
 const TAGS = ['blue', 'green'];
 /** Twice the longest hold of a flapping row, so that a pass surely counts, and what it takes for a failure to count. */
 const SURELY_PASSES_MS = 1_300_000;
@@ -33,19 +26,10 @@ export interface WideEndpoint {
   readonly tag: string;
   /** Whose address it has: its own, or that of another service's endpoint. */
   readonly of: string | undefined;
+  /** The host name that it is listed by in place of an address (R28). */
+  readonly host: string | undefined;
 }
 type Outcome = FailureKind | 'pass' | 'draining' | 'silent';
-
-/** What a reload may change, one set of options at a time. */
-export const RELOADS: readonly Readonly<Record<string, Readonly<Record<string, unknown>>>>[] = [
-  {},
-  { [ZONE]: { check: { timeout: 2_000 } } },
-  { [ZONE]: { check: { pinned: false } }, [UNION]: { merge: 'first' } },
-  { [ZONE]: { registries: ['floor', 'services'], addresses: 'reused' } },
-  { [OTHER]: { addressSpace: 'elsewhere', addresses: 'fixed' } },
-  { [ZONE]: { services: { a: { check: { type: 'none' } }, b: { check: { type: 'http', identityBody: 'b' } } } } },
-  { [ZONE]: { check: { fall: 1, rise: 1, softCap: 0.3 } }, [OTHER]: { check: { interval: 30_000 } } },
-];
 
 export type WideAction =
   | {
@@ -53,7 +37,12 @@ export type WideAction =
       readonly place: string;
       readonly service: string;
       readonly endpoints: readonly WideEndpoint[];
+      /** Which of `CHECKS` goes with it. */
+      readonly check: number;
     }
+  /** To addresses by service and number, those of nobody without a service, or why there are none. */
+  | { readonly do: 'resolve'; readonly host: string; readonly to: readonly (readonly [string, number])[] | string }
+  | { readonly do: 'release'; readonly place: string; readonly service: string }
   | { readonly do: 'drop'; readonly place: string; readonly service: string }
   | { readonly do: 'wipe'; readonly place: string; readonly epoch: boolean }
   | { readonly do: 'registry'; readonly place: string; readonly heard: Heard }
@@ -65,7 +54,15 @@ export type WideAction =
   | { readonly do: 'accept'; readonly service: string }
   | { readonly do: 'conntrack'; readonly fill: number }
   | { readonly do: 'prober'; readonly alive: boolean }
-  | { readonly do: 'restart'; readonly downFor: number; readonly inParts: boolean; readonly trusted: boolean }
+  /** `to`: with another of `RELOADS`; `late`: a snapshot that is not trusted is used after the first words. */
+  | {
+      readonly do: 'restart';
+      readonly downFor: number;
+      readonly inParts: boolean;
+      readonly trusted: boolean;
+      readonly to?: number | undefined;
+      readonly late: boolean;
+    }
   | { readonly do: 'gap'; readonly length: number }
   | { readonly do: 'wall'; readonly by: number }
   | { readonly do: 'reload'; readonly to: number }
@@ -82,16 +79,22 @@ export class WideHistory {
   /** What each service was like when it was last looked at: asking takes time. */
   readonly #seen = new WeakMap<Service, string>();
   #whole = false;
+  /** Which of `RELOADS` is in force. */
+  #reload = 0;
+  #restarting = false;
+  readonly #belief: Belief;
 
   constructor() {
     this.world = new World(configOf(0), 'list', (place) => this.#addresses.idsAt(place));
+    this.world.script({ name: ZONE, softTtl: 10_000 }, { type: 'file', path: registryPath('third') });
+    this.#belief = new Belief(this.world);
     for (const [place, services] of Object.entries(PLACES)) {
-      const own = place.endsWith('/right') || place.endsWith('/floor') ? [5, 6, 7] : [1, 2, 3, 4];
+      const own = /right|floor|third/.test(place) ? [5, 6, 7] : [1, 2, 3, 4];
       for (const service of services)
         this.#put(
           place,
           service,
-          own.map((n) => ({ n, state: 'passing', priority: 0, tag: TAGS[n % 2]!, of: undefined })),
+          own.map((n) => ({ n, state: 'passing', priority: 0, tag: TAGS[n % 2]!, of: undefined, host: undefined })),
         );
       this.world.list(place);
     }
@@ -103,7 +106,8 @@ export class WideHistory {
     const { world } = this;
     switch (action.do) {
       case 'list':
-        this.#put(action.place, action.service, action.endpoints);
+        this.#put(action.place, action.service, action.endpoints, action.check);
+        this.#disturbed();
         this.#tell(action.place, () =>
           world.change(action.place, [world.registry(action.place).services.get(action.service)!], []),
         );
@@ -119,6 +123,18 @@ export class WideHistory {
         this.#tell(action.place, () => world.list(action.place));
         break;
       }
+      case 'resolve':
+        world.hosts.set(
+          action.host,
+          typeof action.to === 'string'
+            ? action.to
+            : action.to.map(([name, n]) => (name === '' ? `10.9.0.${n}` : this.#addresses.addressOf(name, n))),
+        );
+        this.#disturbed();
+        break;
+      case 'release':
+        if (world.registry(action.place).heard === 'heard') world.release(action.place, action.service);
+        break;
       case 'registry':
         world.setHeard(action.place, action.heard, 'by the history');
         break;
@@ -161,7 +177,11 @@ export class WideHistory {
         break;
       case 'restart':
         world.deferring = action.inParts;
-        world.restart(action.downFor, action.trusted ? 'trusted' : 'untrusted');
+        this.#reload = action.to ?? this.#reload;
+        this.#restarting = true;
+        world.restart(action.downFor, action.trusted ? 'trusted' : 'untrusted', configOf(this.#reload), action.late);
+        this.#restarting = false;
+        this.#belief.configured();
         this.#disturbed();
         break;
       case 'gap':
@@ -173,20 +193,36 @@ export class WideHistory {
         this.#disturbed();
         break;
       case 'reload':
+        this.#reload = action.to;
         world.reload(configOf(action.to));
+        this.#belief.configured();
         this.#disturbed();
         break;
       case 'wait':
         world.advance(world.elapsed + action.ms);
         break;
     }
+    this.#belief.look();
     this.#whole = true;
     this.check();
     this.#whole = false;
+    this.#checkBelieved();
+    checkTold(world);
     if (!world.targetsAgree()) throw new Error('targets told by events and targets asked for differ');
   }
 
+  /** What a registry listed when it was last heard is answered (R4). */
+  #checkBelieved(): void {
+    for (const [name, zone] of this.#belief.names()) {
+      const { failed, places } = this.#answer(name, zone, true);
+      const rows = zone.catalog.services.get(name)?.standing() ?? [];
+      const foreign = rows.length > 0 && rows.every((row) => row.foreign !== undefined);
+      if (failed ? !foreign : places.length === 0) throw new Error(`${name}.${zone.config.name} is lost`);
+    }
+  }
+
   check(): void {
+    if (this.#restarting) return;
     const { resolver } = this.world;
     for (const zone of resolver.zones) {
       let answered = 0;
@@ -215,7 +251,7 @@ export class WideHistory {
     const own = standing.filter((row) => row.answered);
     this.#checkSoftCap(where, standing, softCap);
     const told = this.#answer(service.name, zone);
-    const expected = own.map((row) => `${row.address}:${row.port}`).sort();
+    const expected = [...new Set(own.map(placeOf))].sort();
     if (!told.failed && told.places.join() !== expected.join())
       throw new Error(`${where}: ${expected} answered by the rows, ${told.places} by the table`);
   }
@@ -228,7 +264,7 @@ export class WideHistory {
       throw new Error(`${where}: ${failed ? 'SERVFAIL with' : 'answered without'} rows`);
     if (failed) return;
     if (places.length === 0) throw new Error(`${where} is known, and its answer is empty`);
-    const isIn = (row: CatalogRow) => places.includes(`${row.address}:${row.port}`);
+    const isIn = (row: CatalogRow) => row.host === undefined && places.includes(`${row.address}:${row.port}`);
     const foreign = rows.find((row) => row.foreign !== undefined && isIn(row));
     if (foreign && !own.some((row) => row.address === foreign.address && row.port === foreign.port))
       throw new Error(`${where}: ${foreign.id} is another one's and is answered (R19)`);
@@ -244,7 +280,8 @@ export class WideHistory {
     if (!this.#alive) return;
     const { elapsed, now } = this.world;
     const surely = (row: CatalogRow, outcome: Outcome, ms: number): boolean => {
-      if (!row.listed || row.target === undefined || now.boot - row.listedSince < ms) return false;
+      if (!row.listed || row.host !== undefined || row.target === undefined || now.boot - row.listedSince < ms)
+        return false;
       if (this.#addresses.idsAt(`${row.address}:${row.port}`).length > 1) return false;
       const said = this.#behaviour.get(row.id) ?? { outcomes: ['pass'], since: 0 };
       const since = Math.max(said.since, this.#calmSince);
@@ -269,21 +306,24 @@ export class WideHistory {
     }
   }
 
-  #answer(name: string, zone: Zone): Told {
+  /** @param any whether it may be that there is no such name */
+  #answer(name: string, zone: Zone, any = false): Told {
     const question = parseQuestion(`${name} +tcp`, zone.config.name);
     const reply = Buffer.from(this.world.askRaw(encodeQuery(7, question), question));
     const rcode = reply[3]! & 15;
+    if (any && rcode === 3) return { failed: false, places: [] };
     if (rcode !== 0 && rcode !== 2) throw new Error(`${name}.${zone.config.name}: rcode ${rcode}`);
     return { failed: rcode === 2, places: rcode === 2 ? [] : placesOf(this.world.ask(question).answers) };
   }
 
-  #put(place: string, service: string, endpoints: readonly WideEndpoint[]): void {
+  #put(place: string, service: string, endpoints: readonly WideEndpoint[], check = 0): void {
     const unique = new Map<string, string>();
-    for (const { n, state, priority, tag, of } of endpoints) {
-      const at = of === undefined ? '' : ` at=${this.#addresses.addressOf(of, n)}`;
-      unique.set(`${of ?? service}-${n}`, `${n} ${state} priority=${priority} tag=${tag}${at}`);
+    for (const { n, state, priority, tag, of, host } of endpoints) {
+      const at = host !== undefined ? ` at=${host}` : of === undefined ? '' : ` at=${this.#addresses.addressOf(of, n)}`;
+      unique.set(host ?? `${of ?? service}-${n}`, `${n} ${state} priority=${priority} tag=${tag}${at}`);
     }
-    this.world.registry(place).services.set(service, parseService(service, [...unique.values()], this.#addresses));
+    const text = { endpoints: [...unique.values()], check: CHECKS[check] };
+    this.world.registry(place).services.set(service, parseService(service, text, this.#addresses));
   }
 
   /** A heard registry tells what changed, or everything to a resolver that has heard no list yet. */
@@ -339,13 +379,6 @@ function placesOf(answers: readonly { readonly type?: number }[]): string[] {
     .sort();
 }
 
-function configOf(reload: number) {
-  const over = RELOADS[reload]!;
-  return settings(
-    { registries: ['services', 'floor'], addressSpace: 'lan', ...over[ZONE] },
-    {
-      [OTHER]: { addressSpace: 'lan', addresses: 'reused', ...over[OTHER] },
-      [UNION]: { registries: ['left', 'right'], merge: 'union', check: { pinned: false }, ...over[UNION] },
-    },
-  );
+function placeOf(row: CatalogRow): string {
+  return row.host === undefined ? `${row.address}:${row.port}` : `${row.host.split('.')[0]}:${row.port}`;
 }

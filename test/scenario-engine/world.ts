@@ -2,7 +2,7 @@
 import type { ClientReport } from '../../src/admin/documents.js';
 import { isOnDemand } from '../../src/config/on-demand.js';
 import type { Config, RegistryConfig, ZoneConfig } from '../../src/config/types.js';
-import { registryIdentity, zoneIdentity } from '../../src/registry/identity.js';
+import { registryIdentity } from '../../src/registry/identity.js';
 import type { LookUp } from '../../src/registry/look-up.js';
 import type { ListedNode, Listing, ReleaseMark, Report } from '../../src/registry/registry.js';
 import type { HostResult } from '../../src/resolver/host-table.js';
@@ -13,6 +13,7 @@ import type { BootMs, Instant, Ms } from '../../src/system/clock.js';
 import { type Answer, decodeAnswer, encodeQuery, type Question } from './client.js';
 import { spoken } from './duration.js';
 import { ScriptedProber } from './prober.js';
+import { SavedZones } from './saved-zones.js';
 import { registryPath } from './settings.js';
 
 /** A machine that has been up for a day, in 2026. */
@@ -45,14 +46,6 @@ interface ScriptedRegistry {
   readonly interval: Ms;
 }
 
-/** A zone's snapshot. */
-interface Saved {
-  readonly of: unknown;
-  readonly registry: string;
-  meta: string;
-  readonly lines: Map<string, string>;
-}
-
 export interface LogLine {
   readonly at: Ms;
   readonly level: string;
@@ -75,8 +68,7 @@ export class World {
   #wallOffset = 0;
   #queries = 0;
   readonly #out = new Uint8Array(65_535);
-  /** What the snapshots' writer was given, by zone. */
-  readonly #saved = new Map<string, Saved>();
+  #saved = new SavedZones();
 
   /** What host names are found to be. */
   readonly hosts = new Map<string, string | readonly string[]>();
@@ -234,17 +226,18 @@ export class World {
    */
   restart(downFor: Ms, snapshot: 'trusted' | 'untrusted' | 'none', config = this.#config, late = false): void {
     this.#save();
-    const saved = new Map(this.#saved);
+    const saved = this.#saved;
+    this.#saved = new SavedZones(saved);
     this.#boot += downFor;
     this.prober.forgetTargets();
     this.#config = config;
     [this.#resolver, this.#responder] = this.#start();
     this.#script();
-    const waiting: string[] = [];
-    for (const { name } of snapshot === 'none' ? [] : config.zones) {
-      const trusted = snapshot === 'trusted' && this.#isOf(name);
-      if (late && !trusted) waiting.push(name);
-      else this.#restore(name, saved, trusted);
+    const waiting: ZoneConfig[] = [];
+    for (const zone of snapshot === 'none' ? [] : config.zones) {
+      const trusted = snapshot === 'trusted' && saved.isOf(zone);
+      if (late && !trusted) waiting.push(zone);
+      else saved.restore(this.#resolver, zone, trusted, this.now, this.deferring);
     }
     for (const { zone, known } of this.#registries.values()) {
       known?.clear();
@@ -256,41 +249,12 @@ export class World {
     this.#settle();
     if (waiting.length === 0) return;
     this.advance(this.elapsed + 2_000);
-    for (const name of waiting) this.#restore(name, saved, false);
+    for (const zone of waiting) saved.restore(this.#resolver, zone, false, this.now, this.deferring);
     this.#settle();
   }
 
-  /** The file of a zone is of the registries that it has. */
-  #isOf(name: string): boolean {
-    const zone = this.#config.zones.find((one) => one.name === name);
-    return zone !== undefined && this.#saved.get(name)?.registry === zoneIdentity(zone.registries);
-  }
-
-  #restore(name: string, from: ReadonlyMap<string, Saved>, trusted: boolean): void {
-    const file = from.get(name);
-    if (file === undefined || this.#resolver.zone(name)?.sources.complete !== false) return;
-    const content = { meta: JSON.parse(file.meta), services: [...file.lines.values()].map((line) => JSON.parse(line)) };
-    this.#resolver.restoreZone(name, content, trusted, this.now, this.deferring);
-  }
-
-  /** As the daemon gives it to the snapshots' writer: what changed since the last time, and all at first (R29). */
   #save(): void {
-    for (const { name, registries } of this.#config.zones) {
-      const registry = zoneIdentity(registries);
-      if (this.#resolver.zone(name)?.source === 'none') continue;
-      const before = this.#saved.get(name);
-      const goesOn = before?.of === this.#resolver.zone(name) && before?.registry === registry;
-      const file = goesOn ? before : { of: this.#resolver.zone(name), registry, meta: '', lines: new Map() };
-      let full = !goesOn;
-      for (let more = true; more; full = false) {
-        const delta = this.#resolver.takeDelta(name, full, 5, this.now);
-        for (const line of delta.drop) file.lines.delete(line);
-        for (const [line, json] of delta.put) file.lines.set(line, json);
-        file.meta = delta.meta ?? file.meta;
-        more = delta.more;
-      }
-      this.#saved.set(name, file);
-    }
+    this.#saved.save(this.#resolver, this.#config, this.now);
   }
 
   /** The machine is suspended, or the process stopped, for `length`. */
@@ -314,8 +278,9 @@ export class World {
     this.#config = config;
     this.#script();
     this.#resolver.reload(config, this.now);
-    for (const { name } of config.zones) {
-      if (this.#resolver.zone(name)?.source === 'none') this.#restore(name, this.#saved, this.#isOf(name));
+    for (const zone of config.zones) {
+      if (this.#resolver.zone(zone.name)?.source !== 'none') continue;
+      this.#saved.restore(this.#resolver, zone, this.#saved.isOf(zone), this.now, this.deferring);
     }
     this.#settle();
     while (this.#resolver.putDeferred(1, this.now)) this.#settle();
