@@ -20,10 +20,11 @@ import {
   type Sections,
   soa,
   srv,
+  told,
   ZONE,
 } from './dns-registry-fixture.js';
 import { freePort } from './ports.js';
-import { brief, NEVER } from './registry-fixture.js';
+import { NEVER } from './registry-fixture.js';
 
 t.jobs = 8;
 
@@ -35,14 +36,6 @@ function zoneOf(fake: FakeNameServer, records: readonly ReadRecord[], serial = 1
   fake.answer = ({ id, name, type, over }) => {
     return { end: [encode(id, { name, type }, over === 'udp' ? [soa(ZONE, serial)] : records)] };
   };
-}
-
-/** What a poll gives, with all that was left out. */
-async function told(registry: ReturnType<typeof registryOf>): Promise<unknown> {
-  const seen = await registry.poll({ signal: NEVER, fresh: true });
-  if ('reason' in seen) return `${seen.kind}: ${seen.reason.replace(/^[\d.]+:\d+: /, '')}`;
-  const rejected = seen.kind === 'list' ? seen.rejected.map(({ where, reason }) => `${where}: ${reason}`) : [];
-  return [...(brief(seen) as string[]), ...rejected];
 }
 
 const web = a(`web.${ZONE}`, 10, 0, 0, 1);

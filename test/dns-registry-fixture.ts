@@ -11,6 +11,7 @@ import { nameToWire } from '../src/dns/names.js';
 import { type Message, type ReadRecord, readMessage } from '../src/dns/read-message.js';
 import { DnsRegistry } from '../src/registry/dns.js';
 import { freePort } from './ports.js';
+import { brief, NEVER } from './registry-fixture.js';
 
 export const ZONE = 'corp.test';
 export const LIMITS: LimitsConfig = {
@@ -73,6 +74,8 @@ export interface Asked {
   readonly name: string;
   readonly type: number;
   readonly over: 'udp' | 'tcp';
+  /** The question has an OPT record. */
+  readonly edns: boolean;
 }
 
 /** Messages to send one after the other; none: silence. `end`: the connection is closed behind them. */
@@ -132,8 +135,8 @@ export class FakeNameServer {
   }
 
   async #take(bytes: Uint8Array, over: Asked['over']): Promise<Reply> {
-    const { id, question } = readMessage(bytes) as Message;
-    const asked = { id, ...question!, over };
+    const { id, question, additionals } = readMessage(bytes) as Message;
+    const asked = { id, ...question!, over, edns: additionals.length > 0 };
     this.asked.push({ ...asked, at: performance.now() });
     this.mostUnderWay = Math.max(this.mostUnderWay, ++this.#underWay);
     if (this.delay > 0) await sleep(this.delay);
@@ -144,6 +147,14 @@ export class FakeNameServer {
 
 function messagesOf(reply: Reply): readonly Uint8Array[] {
   return 'end' in reply ? reply.end : reply;
+}
+
+/** What a poll gives, with all that was left out. */
+export async function told(registry: DnsRegistry): Promise<unknown> {
+  const seen = await registry.poll({ signal: NEVER, fresh: true });
+  if ('reason' in seen) return `${seen.kind}: ${seen.reason.replace(/^[\d.]+:\d+: /, '')}`;
+  const rejected = seen.kind === 'list' ? seen.rejected.map(({ where, reason }) => `${where}: ${reason}`) : [];
+  return [...(brief(seen) as string[]), ...rejected];
 }
 
 /** A zone's registry at these servers. */

@@ -4,6 +4,7 @@ import { RCODE, TYPE } from '../dns/constants.js';
 import { type Message, type ReadRecord, readMessage } from '../dns/read-message.js';
 import type { Ms } from '../system/clock.js';
 import { type Asking, idOf, isQuestion, type Query, queryOf, rcodeFailure, strange } from './dns-exchange.js';
+import { aliasesFrom } from './dns-records.js';
 import { overTcp, type TransferFailure } from './dns-sockets.js';
 import type { TsigAnswers } from './dns-tsig.js';
 
@@ -12,7 +13,7 @@ const RECORDS_AN_ENDPOINT = 4;
 
 export interface Transfer {
   readonly serial: number;
-  /** SRV, name servers, and the addresses of hosts that may be endpoints. */
+  /** SRV, name servers, and aliases and addresses of hosts that may be endpoints. */
   readonly records: readonly ReadRecord[];
 }
 
@@ -59,6 +60,8 @@ class TransferReader {
   /** By their names. */
   readonly #servers = new Map<string, ReadRecord>();
   readonly #targets = new Set<string>();
+  /** By their names: no more than there may be targets. */
+  readonly #aliases = new Map<string, ReadRecord & { readonly target: string }>();
   /** Those with addresses in them. */
   readonly #messages: Uint8Array[] = [];
 
@@ -95,7 +98,9 @@ class TransferReader {
       } else if (record.type === TYPE.SRV) {
         this.#targets.add(record.target);
         this.#endpoints.push(record);
-        if (this.#isOver(this.#endpoints)) return this.#over('SRV');
+        if (this.#isOver(this.#endpoints.length)) return this.#over('SRV');
+      } else if (record.type === TYPE.CNAME) {
+        if (!this.#isOver(this.#aliases.size)) this.#aliases.set(record.name, record);
       } else if (record.type === TYPE.NS && this.#bounds.plain) this.#servers.set(record.target, record);
     }
     if (this.#serial === undefined) return strange('an empty transfer');
@@ -104,15 +109,17 @@ class TransferReader {
   }
 
   async records(): Promise<readonly ReadRecord[] | TransferFailure> {
+    const aliases = [...this.#targets].flatMap((target) => aliasesFrom(target, this.#aliases));
+    for (const { target } of aliases) this.#targets.add(target);
     const addresses: ReadRecord[] = [];
     for (const bytes of this.#messages) {
       for (const record of readMessage(bytes)!.answers) {
         if (isAddress(record) && this.#mayBeEndpoint(record.name)) addresses.push(record);
       }
-      if (this.#isOver(addresses)) return this.#over('address');
+      if (this.#isOver(addresses.length)) return this.#over('address');
       await others();
     }
-    return [...this.#endpoints, ...this.#servers.values(), ...addresses];
+    return [...this.#endpoints, ...this.#servers.values(), ...aliases, ...addresses];
   }
 
   #keep(answers: readonly ReadRecord[], bytes: Uint8Array): void {
@@ -126,8 +133,8 @@ class TransferReader {
     return !name.slice(0, -this.#zone.length - 1).includes('.');
   }
 
-  #isOver(records: readonly ReadRecord[]): boolean {
-    return records.length > RECORDS_AN_ENDPOINT * this.#bounds.maxEndpoints;
+  #isOver(records: number): boolean {
+    return records > RECORDS_AN_ENDPOINT * this.#bounds.maxEndpoints;
   }
 
   #over(what: string): TransferFailure {

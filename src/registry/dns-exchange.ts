@@ -17,15 +17,25 @@ export interface Asking extends Calling {
   readonly type: number;
   /** Signs the question; what is not signed with it then is no answer. */
   readonly key?: TsigKey | undefined;
+  readonly withoutEdns?: true;
 }
 
 /** The reply to a question, NXDOMAIN included. Other response codes are failures. Never rejects. */
 export async function askServer(asking: Asking): Promise<Message | Failure> {
+  const first = await replyOf(asking);
+  // A server that knows nothing of EDNS may refuse the question for it (RFC 6891 s.7).
+  const odd = !('reason' in first) && (first.rcode === RCODE.FORMERR || first.rcode === RCODE.NOTIMP);
+  const last = odd ? await replyOf({ ...asking, withoutEdns: true }) : first;
+  if ('reason' in last || last.rcode === RCODE.NOERROR || last.rcode === RCODE.NXDOMAIN) return last;
+  return rcodeFailure(last.rcode);
+}
+
+/** With whatever response code. */
+async function replyOf(asking: Asking): Promise<Message | Failure> {
   const over = await questionOverUdp(asking);
   const reply = 'reason' in over || !over.truncated ? over : await questionOverTcp(asking);
   if ('reason' in reply) return reply;
-  if (reply.truncated) return { kind: 'unbelievable', reason: 'truncated over TCP' };
-  return reply.rcode === RCODE.NOERROR || reply.rcode === RCODE.NXDOMAIN ? reply : rcodeFailure(reply.rcode);
+  return reply.truncated ? { kind: 'unbelievable', reason: 'truncated over TCP' } : reply;
 }
 
 export function strange(reason: string): Failure {
@@ -62,8 +72,8 @@ function questionOverTcp(asking: Asking): Promise<Message | Failure> {
   });
 }
 
-export function queryOf({ name, type, key }: Pick<Asking, 'name' | 'type' | 'key'>): Query {
-  const edns = type === TYPE.AXFR ? {} : { edns: { payload: 1232 } };
+export function queryOf({ name, type, key, withoutEdns }: Omit<Asking, keyof Calling>): Query {
+  const edns = type === TYPE.AXFR || withoutEdns ? {} : { edns: { payload: 1232 } };
   const plain = encodeQuery({ id: randomInt(65_536), name, type, recursionDesired: type !== TYPE.AXFR, ...edns })!;
   if (key === undefined) return { bytes: plain };
   const { bytes, mac } = signMessage(plain, { key, seconds: wallSeconds() });

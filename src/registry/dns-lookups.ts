@@ -21,6 +21,8 @@ const EPOCH = 'dns';
 const FIRST = 4;
 const AT_ONCE = 32;
 
+const DENIED: Failure = { kind: 'unbelievable', reason: 'the name is configured, and is denied (NXDOMAIN)' };
+
 /** Asks the servers in turn. */
 export type Ask = (name: string, type: number) => Promise<Message | Failure>;
 
@@ -28,6 +30,17 @@ export type Ask = (name: string, type: number) => Promise<Message | Failure>;
 interface Found {
   readonly rows: readonly Row[];
   readonly rejected: readonly Rejected[];
+  /** Why it may not be all that there is: of a target nothing could be learnt. */
+  readonly doubt?: string;
+}
+
+/** The addresses of a host as far as they could be learnt. */
+interface HostAddresses {
+  readonly addresses: readonly string[];
+  /** Why there may be more of them. */
+  readonly fault?: Failure | undefined;
+  /** The host is not there, by the server's word. */
+  readonly denied?: true;
 }
 
 /** One read of all names. */
@@ -37,7 +50,7 @@ class Reading {
   /** Set when a name got no answer, and no other name did meanwhile. */
   silence: Failure | undefined;
   readonly #ask: Ask;
-  readonly #hosts = new Map<string, Promise<readonly string[] | Failure>>();
+  readonly #hosts = new Map<string, Promise<HostAddresses>>();
 
   constructor(ask: Ask) {
     this.#ask = ask;
@@ -50,24 +63,30 @@ class Reading {
   };
 
   /** Asked for once a read. */
-  addressesOf(host: string): Promise<readonly string[] | Failure> {
+  addressesOf(host: string): Promise<HostAddresses> {
     let addresses = this.#hosts.get(host);
     if (addresses === undefined) this.#hosts.set(host, (addresses = this.#addressesOf(host)));
     return addresses;
   }
 
   /** IPv4 and IPv6. A name with neither is there, without an endpoint. */
-  async #addressesOf(host: string): Promise<readonly string[] | Failure> {
+  async #addressesOf(host: string): Promise<HostAddresses> {
     const addresses: string[] = [];
+    let fault: Failure | undefined;
     for (const type of [TYPE.A, TYPE.AAAA] as const) {
       const reply = await this.ask(host, type);
-      if ('reason' in reply) return reply;
-      if (reply.rcode === RCODE.NXDOMAIN) return denied();
-      const records = recordsOf(reply, host, type);
-      if ('reason' in records) return records;
-      for (const { address } of records) addresses.push(addressText(address));
+      if (!('reason' in reply) && reply.rcode === RCODE.NXDOMAIN) {
+        // Some servers deny a name of which they have an address of the other family.
+        if (addresses.length === 0 && fault === undefined) return { addresses, denied: true };
+        continue;
+      }
+      const records = 'reason' in reply ? reply : recordsOf(reply, host, type);
+      if ('reason' in records) fault ??= records;
+      else for (const { address } of records) addresses.push(addressText(address));
+      // Where nothing is known yet, the rest alone would be of no use.
+      if (fault !== undefined && addresses.length === 0) break;
     }
-    return addresses;
+    return { addresses, fault };
   }
 }
 
@@ -79,13 +98,14 @@ class KnownName {
   readonly seen = new Map<string, { readonly row: Row; readonly read: number }>();
   /** Serial of the zone when the answer last became another; undefined: not known. */
   serial: number | undefined;
-  /** The answer of the last read, as a set. */
+  /** The answer of the last read that was whole, as a set. */
   answer: string | undefined;
   /** Until that read it counts as a source that tells half. */
   partialUntil = 0;
-  /** The read that asked for it last. */
+  /** The read that asked for it last, and the last one that it gave something to. */
   asked = 0;
-  /** Why it gave nothing then. */
+  gave = 0;
+  /** Why it gave nothing when it was asked last, or not all. */
   doubt: string | undefined;
   /** What was left out of what it gave. */
   rejected: readonly Rejected[] = [];
@@ -150,9 +170,11 @@ export class DnsLookups {
       if (found.kind === 'unreachable' && read.answers === before) read.silence ??= found;
       return;
     }
-    name.doubt = undefined;
+    name.doubt = found.doubt;
     name.rejected = found.rejected;
-    await this.#judge(name, found.rows, read.ask);
+    name.gave = this.#reads;
+    for (const row of found.rows) name.seen.set(rowKey(row), { row, read: this.#reads });
+    if (found.doubt === undefined) await this.#judge(name, found.rows, read.ask);
   }
 
   #told(): Observation | Failure {
@@ -162,7 +184,7 @@ export class DnsLookups {
     }
     const unsure = doubts.list('other names');
     const [first] = unsure;
-    if (first !== undefined && this.#names.every(({ doubt }) => doubt !== undefined))
+    if (first !== undefined && this.#names.every(({ gave }) => gave < this.#reads))
       return { kind: 'unbelievable', reason: `${first.where}: ${first.reason}` };
     const notes = new Notes();
     for (const { rejected } of this.#names)
@@ -181,25 +203,32 @@ export class DnsLookups {
     const { port, policy } = this.#options;
     const builder = new ServiceBuilder(policy);
     if (port !== undefined && !name.startsWith('_')) {
-      const addresses = await read.addressesOf(name);
-      if ('reason' in addresses) return addresses;
+      const { addresses, fault, denied } = await read.addressesOf(name);
+      if (denied) return DENIED;
+      if (fault !== undefined && addresses.length === 0) return fault;
       builder.plain(name, place, addresses, port);
-    } else {
-      const reply = await read.ask(name, TYPE.SRV);
-      if ('reason' in reply) return reply;
-      if (reply.rcode === RCODE.NXDOMAIN) return denied();
-      const records = recordsOf(reply, name, TYPE.SRV);
-      if ('reason' in records) return records;
-      const more = hostsOf(reply.additionals);
-      for (const record of records) {
-        const { target } = record;
-        const addresses = target === '.' ? [] : (more.get(target) ?? (await read.addressesOf(target)));
-        if ('reason' in addresses) return { ...addresses, reason: `its target ${target}: ${addresses.reason}` };
-        builder.srv(record, place, addresses);
-      }
+      return foundIn(builder, name, fault);
     }
-    const { services, rejected } = builder.build(name);
-    return { rows: services.flatMap(({ rows }) => rows), rejected };
+    const reply = await read.ask(name, TYPE.SRV);
+    if ('reason' in reply) return reply;
+    if (reply.rcode === RCODE.NXDOMAIN) return DENIED;
+    const records = recordsOf(reply, name, TYPE.SRV);
+    if ('reason' in records) return records;
+    const more = hostsOf(reply.additionals);
+    let doubt: Failure | undefined;
+    let known = 0;
+    for (const record of records) {
+      const { target } = record;
+      const added = target === '.' ? [] : more.get(target);
+      const { addresses, fault } = added === undefined ? await read.addressesOf(target) : { addresses: added };
+      if (fault !== undefined) doubt ??= { ...fault, reason: `its target ${target}: ${fault.reason}` };
+      if (fault !== undefined && addresses.length === 0) continue;
+      // A target that is denied has no address, and loses its own row.
+      builder.srv(record, place, addresses);
+      known++;
+    }
+    if (doubt !== undefined && known === 0) return doubt;
+    return foundIn(builder, name, doubt);
   }
 
   /** R34: answers are compared as sets; another one without a new serial is half of the truth. */
@@ -213,15 +242,14 @@ export class DnsLookups {
       name.answer = answer;
       name.serial = serial;
     }
-    for (const row of rows) name.seen.set(rowKey(row), { row, read: this.#reads });
     const since = name.partialUntil >= this.#reads ? this.#reads - PARTIAL_READS : this.#reads;
     for (const [key, { read }] of name.seen) if (read < since) name.seen.delete(key);
   }
 
   #services(): Listing[] {
     const rows = new Map<string, Row[]>();
-    for (const { place, seen, answer } of this.#names) {
-      if (answer === undefined) continue;
+    for (const { place, seen, gave } of this.#names) {
+      if (gave === 0) continue;
       const own = rows.get(place.service) ?? [];
       rows.set(place.service, own);
       for (const { row } of seen.values()) own.push(row);
@@ -230,8 +258,10 @@ export class DnsLookups {
   }
 }
 
-function denied(): Failure {
-  return { kind: 'unbelievable', reason: 'the name is configured, and is denied (NXDOMAIN)' };
+function foundIn(builder: ServiceBuilder, name: string, fault: Failure | undefined): Found {
+  const { services, rejected } = builder.build(name);
+  const found = { rows: services.flatMap(({ rows }) => rows), rejected };
+  return fault === undefined ? found : { ...found, doubt: fault.reason };
 }
 
 /** Of the zone that a name is in: it stands in the answer, or in the authority of a name without that type. */

@@ -148,7 +148,22 @@ export class ServiceBuilder {
   }
 }
 
-/** The services of a whole zone, or why they are over the limits (R6). Targets outside of it are host names, to be looked up later (R28). */
+/** Of a chain of aliases (RFC 1034 s.3.6.2). */
+const MAX_CHAIN = 8;
+
+/** The aliases (CNAME) that lead on from a name, in their order. */
+export function aliasesFrom<T extends { readonly target: string }>(name: string, aliases: ReadonlyMap<string, T>): T[] {
+  const chain: T[] = [];
+  for (let next = aliases.get(name); next !== undefined && chain.length < MAX_CHAIN; next = aliases.get(next.target)) {
+    chain.push(next);
+  }
+  return chain;
+}
+
+/**
+ * The services of a whole zone, or why they are over the limits (R6). Targets outside of it are host names, to be
+ * looked up later (R28). A target should be no alias (RFC 2782), but such are about.
+ */
 export function zoneServices(
   zone: string,
   records: readonly ReadRecord[],
@@ -157,13 +172,16 @@ export function zoneServices(
   const builder = new ServiceBuilder(policy, limits);
   // What a server adds of other zones is no word about them.
   const hosts = hostsOf(records.filter(({ name }) => name.endsWith(`.${zone}`) || name === zone));
+  const aliases = new Map<string, Extract<ReadRecord, { readonly target: string }>>();
+  for (const record of records) if (record.type === TYPE.CNAME) aliases.set(record.name, record);
   const targets = new Set<string>();
   for (const record of records) {
     if (record.type === TYPE.SRV || record.type === TYPE.NS) targets.add(record.target);
     if (record.type !== TYPE.SRV) continue;
+    const host = aliasesFrom(record.target, aliases).at(-1)?.target ?? record.target;
     const place = placeOf(labelsBelow(record.name, zone));
     if (place === undefined) builder.reject(record.name, 'fits none of _SERVICE._tcp, _PORT._tcp.SERVICE, SERVICE');
-    else builder.srv(record, place, hosts.get(record.target) ?? elsewhere(record.target, zone));
+    else builder.srv(record, place, hosts.get(host) ?? elsewhere(host, zone));
   }
   if (port === undefined) return builder.over ?? builder.build(zone);
   for (const [name, addresses] of hosts) {

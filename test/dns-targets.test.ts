@@ -1,0 +1,131 @@
+/** Targets of SRV records that are amiss: each is a matter of its own row. And servers that know no EDNS. */
+import t, { type Test } from 'tap';
+import { RCODE, TYPE } from '../src/dns/constants.js';
+import type { ReadRecord } from '../src/dns/read-message.js';
+import {
+  a,
+  cname,
+  encode,
+  FakeNameServer,
+  registryOf,
+  type Sections,
+  soa,
+  srv,
+  told,
+  ZONE,
+} from './dns-registry-fixture.js';
+
+t.jobs = 4;
+
+const NAME = `_orders._tcp.${ZONE}`;
+const PLACE = /127\.0\.0\.1:\d+: /g;
+const at = (name: string): string => `${name}.${ZONE}`;
+const failing = (rcode: number): Sections => ({ flags: 0x8400 | rcode });
+
+/** A server whose answers a test changes, by name and type, and the registry that looks `names` up there. */
+async function scene(t: Test, names: readonly string[] = [NAME]) {
+  const fake = await FakeNameServer.start(t);
+  const answers = new Map<string, readonly [records: readonly ReadRecord[], sections?: Sections]>();
+  fake.answer = ({ id, name, type }) => {
+    const [records, sections] = answers.get(`${name} ${type}`) ?? [[]];
+    return [encode(id, { name, type }, records, sections)];
+  };
+  const say = (name: string, type: number, records: readonly ReadRecord[], sections?: Sections): void => {
+    answers.set(`${name} ${type}`, sections === undefined ? [records] : [records, sections]);
+  };
+  say(NAME, TYPE.SRV, [srv(NAME, 80, at('w1')), srv(NAME, 80, at('w2'))]);
+  say(at('w1'), TYPE.A, [a(at('w1'), 10, 0, 0, 1)]);
+  say(at('w2'), TYPE.A, [a(at('w2'), 10, 0, 0, 2)]);
+  const registry = registryOf(t, [fake], { names, port: 80 });
+  /** Without the place of the server. */
+  const read = async (): Promise<unknown> => JSON.parse(JSON.stringify(await told(registry)).replaceAll(PLACE, ''));
+  return { say, read };
+}
+
+t.test('a target that is denied loses its own row, at the start and later', async (t) => {
+  const lost = `${NAME}: no address is known of its target ${at('w2')}`;
+  const { say, read } = await scene(t);
+  say(at('w2'), TYPE.A, [], failing(RCODE.NXDOMAIN));
+  t.same(await read(), ['orders=10.0.0.1', lost]);
+  say(at('w2'), TYPE.A, [a(at('w2'), 10, 0, 0, 2)]);
+  t.same(await read(), ['orders=10.0.0.1,10.0.0.2']);
+  say(at('w2'), TYPE.A, [], failing(RCODE.NXDOMAIN));
+  say(NAME, TYPE.SOA, [soa(ZONE, 2)]);
+  t.same(await read(), ['orders=10.0.0.1', lost], 'as one that is no more');
+});
+
+t.test('what cannot be learnt of one target keeps no other one out, and takes nothing away', async (t) => {
+  const { say, read } = await scene(t);
+  const servfail = failing(RCODE.SERVFAIL);
+  const doubt = (why: string): string => `${NAME}: its target ${at('w2')}: ${why}; what it gave last stands`;
+  say(at('w2'), TYPE.A, [], servfail);
+  t.same(await read(), ['additions only', 'orders=10.0.0.1', doubt('SERVFAIL')], 'at the start');
+  say(at('w2'), TYPE.A, [a(at('w2'), 10, 0, 0, 2)]);
+  t.same(await read(), ['orders=10.0.0.1,10.0.0.2']);
+  say(at('w2'), TYPE.A, [], servfail);
+  say(at('w3'), TYPE.A, [a(at('w3'), 10, 0, 0, 3)]);
+  say(NAME, TYPE.SRV, [srv(NAME, 80, at('w2')), srv(NAME, 80, at('w3'))]);
+  t.same(await read(), ['additions only', 'orders=10.0.0.1,10.0.0.2,10.0.0.3', doubt('SERVFAIL')]);
+  say(NAME, TYPE.SRV, [srv(NAME, 80, at('w2'))]);
+  t.equal(await read(), `unbelievable: ${doubt('SERVFAIL')}`, 'nothing of any');
+  say(NAME, TYPE.SRV, [srv(NAME, 80, at('w3'))]);
+  say(NAME, TYPE.SOA, [soa(ZONE, 2)]);
+  t.same(await read(), ['orders=10.0.0.3'], 'whole again');
+});
+
+t.test('a server that fails for one family, or denies a name that it has, is believed of the other', async (t) => {
+  const { say, read } = await scene(t, [NAME, at('plain')]);
+  say(at('plain'), TYPE.A, [a(at('plain'), 10, 0, 0, 9)]);
+  for (const name of ['w1', 'w2', 'plain']) say(at(name), TYPE.AAAA, [], failing(RCODE.NXDOMAIN));
+  t.same(await read(), ['orders=10.0.0.1,10.0.0.2', 'plain=10.0.0.9']);
+  say(at('w2'), TYPE.AAAA, [], failing(RCODE.SERVFAIL));
+  say(at('plain'), TYPE.AAAA, [], failing(RCODE.NOTIMP));
+  t.same(await read(), [
+    'additions only',
+    'orders=10.0.0.1,10.0.0.2',
+    'plain=10.0.0.9',
+    `${NAME}: its target ${at('w2')}: SERVFAIL; what it gave last stands`,
+    `${at('plain')}: NOTIMP; what it gave last stands`,
+  ]);
+});
+
+t.test('in a transfer, a target that is an alias is the host that it leads to', async (t) => {
+  const fake = await FakeNameServer.start(t);
+  const records = [
+    soa(ZONE, 1),
+    cname(at('one'), at('two')),
+    cname(at('two'), at('web')),
+    cname(at('away'), 'lb.other.test'),
+    cname(at('round'), at('about')),
+    cname(at('about'), at('round')),
+    cname(at('unused'), at('web')),
+    ...['one', 'away', 'round'].map((name) => srv(`_${name}._tcp.${ZONE}`, 80, at(name))),
+    a(at('web'), 10, 0, 0, 1),
+    soa(ZONE, 1),
+  ];
+  fake.answer = ({ id, name, type, over }) => {
+    if (over === 'udp') return [encode(id, { name, type }, [soa(ZONE, 1)])];
+    return { end: records.map((record) => encode(id, { name, type }, [record])) };
+  };
+  t.same(await told(registryOf(t, [fake])), [
+    'one=10.0.0.1',
+    'away=lb.other.test',
+    'round=',
+    `_round._tcp.${ZONE}: no address is known of its target ${at('round')}`,
+  ]);
+});
+
+t.test('a server that knows no EDNS is asked without it (RFC 6891 s.7)', async (t) => {
+  for (const rcode of [RCODE.FORMERR, RCODE.NOTIMP]) {
+    const fake = await FakeNameServer.start(t);
+    const registry = registryOf(t, [fake], { port: 80 });
+    fake.answer = ({ id, name, type, over, edns }) => {
+      if (edns) return [encode(id, { name, type }, [], failing(rcode))];
+      const zone = [soa(ZONE, 1), a(at('web'), 10, 0, 0, 1), soa(ZONE, 1)];
+      return { end: [encode(id, { name, type }, over === 'udp' ? [soa(ZONE, 1)] : zone)] };
+    };
+    t.same(await told(registry), ['web=10.0.0.1']);
+    fake.answer = ({ id, name, type }) => [encode(id, { name, type }, [], failing(rcode))];
+    t.match(await told(registry), new RegExp(`^unbelievable: ${rcode === RCODE.FORMERR ? 'FORMERR' : 'NOTIMP'}$`));
+  }
+});
