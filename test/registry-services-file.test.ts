@@ -335,3 +335,24 @@ t.test('any text at all is contents or a reason', async () => {
     { numRuns: 500 },
   );
 });
+
+t.test('what is nested or doubled without an end loses its own endpoint', async (t) => {
+  const good = '{ address: 10.0.0.2, port: 80 }';
+  const doubled = Array.from({ length: 60 }, (_, n) => `x-${n + 1}: &a${n + 1} [*a${n}, *a${n}]`).join('\n');
+  const yaml = `x-0: &a0 [1]\n${doubled}\nservices: { web: { endpoints: [{ address: *a60, port: 80 }, ${good}] } }\n`;
+  const deep = '['.repeat(20_000) + ']'.repeat(20_000);
+  const json = `{"services":{"web":{"endpoints":[{"address":${deep},"port":80},{"address":"10.0.0.2","port":80}]}}}`;
+  for (const [text, file] of [
+    [yaml, 's.yaml'],
+    [json, 's.json'],
+  ] as const) {
+    t.match(
+      await parse(text, {}, file),
+      {
+        services: [{ rows: [{ address: '10.0.0.2' }] }],
+        rejected: [{ reason: 'address must be an IP address or a host name, not "[...]"' }],
+      },
+      file,
+    );
+  }
+});

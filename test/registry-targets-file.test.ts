@@ -106,3 +106,20 @@ t.test('endpoints beyond the limits are counted, and made nothing of', async (t)
   put(path, JSON.stringify([{ targets: [...targets(9), ...targets(9)], labels: { job: 'orders' } }, others]));
   t.match(await read(), { whole: true }, 'twice the same is one, and those of no service do not count');
 });
+
+t.test('aliases of YAML that would be without an end are read as what they are: one thing each', async (t) => {
+  const folder = t.testdir({});
+  const path = join(folder, 'a.yaml');
+  // Written out it would be 2 to the power of 60 items.
+  const doubled = Array.from({ length: 60 }, (_, n) => `    - &a${n + 1} [*a${n}, *a${n}]`).join('\n');
+  const good = '- { targets: ["10.0.0.1:80"], labels: { job: orders } }';
+  const { adapter, read } = open(path);
+  t.teardown(() => adapter.close());
+  put(
+    path,
+    `${good}\n- x-of:\n    - &a0 [1]\n${doubled}\n  targets: [*a60, "10.0.0.2:80"]\n  labels: { job: orders }\n`,
+  );
+  const seen = await read();
+  t.match(seen, { services: { orders: '10.0.0.1:80,10.0.0.2:80' }, whole: false });
+  t.match('rejected' in seen && seen.rejected[0]?.reason, 'expected text such as "10.0.0.1:8080"');
+});

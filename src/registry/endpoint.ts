@@ -109,8 +109,15 @@ function isOptionalText(value: unknown): boolean {
   return value == null || isLabelText(typeof value === 'number' ? String(value) : value);
 }
 
-/** A value as it is shown in a message. */
+/** A value as it is shown in a message: what is in lists and maps may have no end, and is not looked at. */
 export function quote(value: unknown): string {
-  const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? 'nothing');
+  const text = typeof value === 'string' ? value : shown(value);
   return JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}...` : text);
+}
+
+function shown(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  if (typeof value !== 'object' || value === null) return String(value);
+  if (Array.isArray(value)) return value.length === 0 ? '[]' : '[...]';
+  return entriesOf(value)?.length === 0 ? '{}' : '{...}';
 }

@@ -2,11 +2,13 @@
  * etcd as a registry, by its v3 JSON gateway: everything below a prefix is read once and then watched. The cluster's
  * id is the epoch (R7). Members are asked in turn, beginning with the last that answered.
  */
+import { isUtf8 } from 'node:buffer';
 import type { LookupFunction } from 'node:net';
 import type { Cidr, EtcdRegistryConfig, LimitsConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
 import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './adapter.js';
 import { CredentialFiles } from './credential-files.js';
+import { EtcdChanges } from './etcd-changes.js';
 import { decode, EtcdGateway, encode, type RangeReply, rangeEnd, type WatchMessage } from './etcd-gateway.js';
 import { ofPart } from './etcd-layout.js';
 import { EtcdMirror } from './etcd-mirror.js';
@@ -32,6 +34,8 @@ export interface EtcdRegistryOptions {
 /** For one member to give a whole list. */
 const LIST_MS: Ms = 10_000;
 const LIVENESS_MS: Ms = 5_000;
+/** Of the time for a liveness read, for one member where there are several: the one that is watched, then the others. */
+const TURN_SHARE = 0.45;
 /** Liveness reads come as often as this, however long `softTtl`. */
 const MAX_INTERVAL_MS: Ms = 60_000;
 
@@ -108,11 +112,25 @@ export class EtcdRegistry implements Adapter, Follower {
       LIST_MS,
     );
     if (isFailure(watch)) return `${known.endpoint}: ${watch.reason}`;
-    for await (const message of watch.messages) {
-      const end = apply(known, this.#prefix, message, deliver) ?? this.#tooMany(known.mirror.size);
-      if (end !== undefined) return `${known.endpoint}: ${end}`;
+    const { mirror, epoch } = known;
+    const changes = new EtcdChanges((services) => {
+      deliver({ kind: 'change', epoch, revision: String(known.revision), ...mirror.changes(services) });
+    });
+    try {
+      for await (const message of watch.messages) {
+        const told = take(known, this.#prefix, message);
+        const end = told.kind === 'over' ? told.reason : this.#tooMany(mirror.size);
+        if (end !== undefined) return `${known.endpoint}: ${end}`;
+        if (told.kind === 'changed') changes.add(told.services);
+        else if (told.kind === 'confirmed') {
+          changes.flush();
+          deliver({ kind: 'confirmed' });
+        }
+      }
+      return `${known.endpoint}: the watch ended`;
+    } finally {
+      changes.flush();
     }
-    return `${known.endpoint}: the watch ended`;
   }
 
   /**
@@ -122,13 +140,34 @@ export class EtcdRegistry implements Adapter, Follower {
   async present(signal: AbortSignal): Promise<Presence> {
     const known = this.#known;
     if (known === undefined) return { kind: 'lost' };
-    const query = { ...this.#range(), limit: '1', sort_order: 'DESCEND', sort_target: 'MOD', keys_only: true };
-    const reply = await this.#gateway.range(known.endpoint, query, signal, this.presenceDeadline);
-    const head = isFailure(reply) ? reply : readHead(reply);
-    if ('reason' in head) return { ...head, reason: `${known.endpoint}: ${head.reason}` };
+    const head = await this.#headAt(known.endpoint, signal);
+    if ('reason' in head) return this.#elsewhere(known.endpoint, head, signal);
     if (head.epoch !== known.epoch || head.revision < known.revision) return { kind: 'lost' };
     const missed = head.count !== known.mirror.size || head.newest > known.newest;
     return missed ? { kind: 'behind' } : { kind: 'same' };
+  }
+
+  /** A member does not answer any more. Where another one does, the source is well: it is read, and watched, there. */
+  async #elsewhere(endpoint: string, failure: Failure, signal: AbortSignal): Promise<Presence> {
+    const failures = new Map([[this.#endpoints.indexOf(endpoint), failure]]);
+    const asked = this.#endpoints.map(async (other, index) => {
+      const head = failures.get(index) ?? (await this.#headAt(other, signal));
+      if (!('reason' in head)) return index;
+      failures.set(index, head);
+      throw new Error(head.reason);
+    });
+    const answered = await Promise.any(asked).catch(() => undefined);
+    if (answered === undefined) return this.#members.together(failures);
+    this.#members.answered(answered);
+    return { kind: 'lost' };
+  }
+
+  async #headAt(endpoint: string, signal: AbortSignal): Promise<Head | Failure> {
+    const query = { ...this.#range(), limit: '1', sort_order: 'DESCEND', sort_target: 'MOD', keys_only: true };
+    // The others are asked when the first has not answered.
+    const deadline = this.#endpoints.length > 1 ? TURN_SHARE * this.presenceDeadline : this.presenceDeadline;
+    const reply = await this.#gateway.range(endpoint, query, signal, deadline);
+    return isFailure(reply) ? reply : readHead(reply);
   }
 
   #range(): { readonly key: string; readonly range_end: string } {
@@ -209,41 +248,56 @@ function readKey(kv: unknown, prefix: string): Written | undefined {
   const { key, value = '', mod_revision } = (kv ?? {}) as Record<string, unknown>;
   const at = toRevision(mod_revision);
   if (typeof key !== 'string' || typeof value !== 'string' || at === undefined) return undefined;
-  const path = decode(key);
-  return path.startsWith(prefix) ? { key: path, value: decode(value), at } : undefined;
+  const path = pathOf(Buffer.from(key, 'base64'), prefix);
+  return path === undefined ? undefined : { key: path, value: decode(value), at };
 }
 
-/** Takes one message of a watch in, as a whole. Returns why the watch is over, undefined when it goes on. */
-function apply(
-  known: Known,
-  prefix: string,
-  message: WatchMessage,
-  deliver: (delivery: Delivery) => void,
-): string | undefined {
+/** The text of a key below the prefix: another one for each key, also for those that are no text. */
+function pathOf(key: Buffer, prefix: string): string | undefined {
+  const text = isUtf8(key) ? key.toString('utf8') : escaped(key);
+  if (text.startsWith(prefix)) return text;
+  // The prefix itself may have what was escaped.
+  const start = escaped(Buffer.from(prefix));
+  return text.startsWith(start) ? prefix + text.slice(start.length) : undefined;
+}
+
+/** Bytes that are not ASCII as halves of characters, which no text has. */
+function escaped(bytes: Buffer): string {
+  return bytes.toString('latin1').replace(/[\x80-\xff]/g, (byte) => String.fromCharCode(0xdc00 + byte.charCodeAt(0)));
+}
+
+/** What a message of a watch says. */
+type Told =
+  | { readonly kind: 'over'; readonly reason: string }
+  | { readonly kind: 'nothing' | 'confirmed' }
+  /** These services, or what is none. */
+  | { readonly kind: 'changed'; readonly services: readonly string[] };
+
+/** Takes one message of a watch in, as a whole. */
+function take(known: Known, prefix: string, message: WatchMessage): Told {
   const { header, events = [] } = message;
+  const over = (reason: string): Told => ({ kind: 'over', reason });
   if (message.canceled) {
     if (message.compact_revision !== undefined)
-      return `revisions before ${printable(String(message.compact_revision))} are gone`;
-    return `the watch was canceled: ${printable(String(message.cancel_reason ?? 'no reason'))}`;
+      return over(`revisions before ${printable(String(message.compact_revision))} are gone`);
+    return over(`the watch was canceled: ${printable(String(message.cancel_reason ?? 'no reason'))}`);
   }
-  if (header?.cluster_id !== known.epoch) return 'another cluster answers';
-  if (message.created) return undefined;
+  if (header?.cluster_id !== known.epoch) return over('another cluster answers');
+  if (message.created) return { kind: 'nothing' };
   const revision = toRevision(header.revision);
-  if (revision === undefined || !Array.isArray(events)) return 'the watch is not that of etcd';
-  if (revision < known.revision) return `the revision went back from ${known.revision} to ${revision}`;
+  if (revision === undefined || !Array.isArray(events)) return over('the watch is not that of etcd');
+  if (revision < known.revision) return over(`the revision went back from ${known.revision} to ${revision}`);
   const written: (Written & { readonly gone: boolean })[] = [];
   for (const event of events) {
     const one = readKey(event?.kv, prefix);
-    if (one === undefined) return 'the watch is not that of etcd';
+    if (one === undefined) return over('the watch is not that of etcd');
     written.push({ ...one, gone: event.type === 'DELETE' });
   }
   known.revision = revision;
-  const names: string[] = [];
+  const services: string[] = [];
   for (const { key, value, at, gone } of written) {
     if (at > known.newest) known.newest = at;
-    names.push(...(gone ? known.mirror.delete(key) : known.mirror.put(key, value)));
+    services.push(...(gone ? known.mirror.delete(key) : known.mirror.put(key, value)));
   }
-  if (events.length === 0) deliver({ kind: 'confirmed' });
-  else deliver({ kind: 'change', epoch: known.epoch, revision: String(revision), ...known.mirror.changes(names) });
-  return undefined;
+  return events.length === 0 ? { kind: 'confirmed' } : { kind: 'changed', services };
 }

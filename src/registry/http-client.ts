@@ -111,7 +111,7 @@ export class HttpClient {
     }
   }
 
-  async #open({ url, method, headers, body, deadline }: HttpRequest, signal: AbortSignal) {
+  async #open({ url, method, headers, body }: HttpRequest, signal: AbortSignal) {
     const agent = await this.#ready();
     if ('kind' in agent) return agent;
     const { origin, pathname, search } = new URL(url);
@@ -121,7 +121,8 @@ export class HttpClient {
       method,
       headers,
       signal,
-      headersTimeout: deadline,
+      // The deadline is for all of it: two clocks would tell the same fault in two ways.
+      headersTimeout: 0,
       bodyTimeout: 0,
       ...(body === undefined ? {} : { body }),
     });

@@ -26,9 +26,18 @@ export function readTargetsFile(
   };
 }
 
-/** A tree as JSON has it. */
-function plain(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(plain);
-  if (!(value instanceof Pairs)) return value;
-  return Object.fromEntries(value.items.map(([key, item]) => [key, plain(item)]));
+/**
+ * A tree as JSON has it. What is there several times, by an alias of YAML, is one thing here, too.
+ * @param known what was made of each list and map
+ */
+function plain(value: unknown, known = new Map<unknown, unknown>()): unknown {
+  if (!Array.isArray(value) && !(value instanceof Pairs)) return value;
+  let made = known.get(value);
+  if (made === undefined) {
+    made = Array.isArray(value)
+      ? value.map((item) => plain(item, known))
+      : Object.fromEntries(value.items.map(([key, item]) => [key, plain(item, known)]));
+    known.set(value, made);
+  }
+  return made;
 }

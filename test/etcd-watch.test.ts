@@ -1,0 +1,155 @@
+/** An etcd that is well and odd: bursts under a watch, members that fall silent, keys and values that are no text. */
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import t, { type Test } from 'tap';
+import type { Delivery } from '../src/registry/adapter.js';
+import { EtcdRegistry } from '../src/registry/etcd.js';
+import { brief, LIMITS, NEVER } from './registry-fixture.js';
+
+t.jobs = 4;
+
+type Key = string | Buffer;
+const base64 = (key: Key): string => Buffer.from(key).toString('base64');
+const endpoint = (n: number): string => JSON.stringify({ address: `10.0.${n >> 8}.${n & 255}`, port: 80 });
+
+/** One store, and members that answer out of it unless they are frozen. */
+class FakeEtcd {
+  readonly keys = new Map<string, { readonly value: string; readonly at: number }>();
+  readonly frozen = new Set<number>();
+  readonly asked: number[] = [];
+  readonly endpoints: string[] = [];
+  revision = 1;
+  watch: ServerResponse | undefined;
+
+  static async start(t: Test, members = 1): Promise<FakeEtcd> {
+    const fake = new FakeEtcd();
+    for (let member = 0; member < members; member++) {
+      const server = createServer((req, res) => {
+        fake.asked.push(member);
+        if (fake.frozen.has(member)) return;
+        if (req.url === '/v3/kv/range') res.end(fake.#list());
+        else {
+          fake.watch = res;
+          res.write(fake.message({ created: true }));
+        }
+      });
+      server.listen(0, '127.0.0.1');
+      await once(server, 'listening');
+      fake.endpoints.push(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+      t.teardown(() => {
+        server.close();
+        server.closeAllConnections();
+      });
+    }
+    return fake;
+  }
+
+  put(key: Key, value: string): object {
+    this.keys.set(base64(key), { value, at: ++this.revision });
+    return { kv: { key: base64(key), value: base64(value), mod_revision: String(this.revision) } };
+  }
+
+  delete(key: Key): object {
+    this.keys.delete(base64(key));
+    return { type: 'DELETE', kv: { key: base64(key), mod_revision: String(++this.revision) } };
+  }
+
+  message(result: object): string {
+    return `${JSON.stringify({ result: { header: this.#header(), ...result } })}\n`;
+  }
+
+  #header(): object {
+    return { cluster_id: '1', revision: String(this.revision) };
+  }
+
+  #list(): string {
+    const kvs = [...this.keys].map(([key, { value, at }]) => ({ key, value: base64(value), mod_revision: String(at) }));
+    kvs.sort((a, b) => Number(b.mod_revision) - Number(a.mod_revision));
+    return JSON.stringify({ header: this.#header(), kvs, count: String(kvs.length) });
+  }
+}
+
+function registryOf(t: Test, { endpoints }: FakeEtcd): EtcdRegistry {
+  const registry = new EtcdRegistry(
+    { type: 'etcd', endpoints, prefix: '/p', layout: 'plain' },
+    { softTtl: 4_000, limits: LIMITS, allowAddresses: [] },
+  );
+  t.teardown(() => registry.close());
+  return registry;
+}
+
+const listOf = async (registry: EtcdRegistry): Promise<unknown> => {
+  const seen = await registry.poll({ signal: NEVER, fresh: true });
+  return 'reason' in seen ? seen.reason : brief(seen);
+};
+
+t.test('what comes at once is delivered at once, however many leases ended', async (t) => {
+  const fake = await FakeEtcd.start(t);
+  for (let n = 0; n < 400; n++) fake.put(`/p/web/${n}`, endpoint(n));
+  const registry = registryOf(t, fake);
+  await listOf(registry);
+  const told: Delivery[] = [];
+  const end = registry.follow(NEVER, (delivery) => told.push(delivery));
+  while (fake.watch === undefined) await new Promise(setImmediate);
+  // A lease that ends is a revision of its own, and so a message.
+  const events = Array.from({ length: 399 }, (_, n) => fake.delete(`/p/web/${n}`));
+  fake.watch.write(events.map((event) => fake.message({ events: [event] })).join(''));
+  fake.watch.write(fake.message({ events: [fake.delete('/p/web/399'), fake.put('/p/web', '{}')] }));
+  fake.watch.end(fake.message({}));
+  t.match(await end, /the watch ended$/);
+  t.ok(told.length < 40, `${told.length} deliveries of 400 messages`);
+  t.equal(told.at(-1)?.kind, 'confirmed', 'behind all that changed');
+  t.same(
+    told
+      .filter(({ kind }) => kind === 'change')
+      .map((one) => brief(one))
+      .at(-1),
+    ['web='],
+  );
+});
+
+t.test('keys that are no text are keys like others, each its own', async (t) => {
+  const fake = await FakeEtcd.start(t);
+  const binary = [0xff, 0xfe, 0x80].map((byte) => Buffer.concat([Buffer.from('/p/bin/'), Buffer.from([byte])]));
+  for (const [n, key] of binary.entries()) fake.put(key, endpoint(n + 1));
+  fake.put('/p/web/ü', endpoint(9));
+  const registry = registryOf(t, fake);
+  t.same(await listOf(registry), ['web=10.0.0.9', 'bin=10.0.0.1,10.0.0.2,10.0.0.3']);
+  const told: Delivery[] = [];
+  const end = registry.follow(NEVER, (delivery) => told.push(delivery));
+  while (fake.watch === undefined) await new Promise(setImmediate);
+  fake.watch.end(fake.message({ events: [fake.delete(binary[1]!)] }));
+  await end;
+  t.same(told.map(brief), [['bin=10.0.0.1,10.0.0.3']]);
+  t.same(await registry.present(NEVER), { kind: 'same' });
+});
+
+t.test('a value that is nested without an end loses its own row', async (t) => {
+  const fake = await FakeEtcd.start(t);
+  const deep = '['.repeat(20_000) + ']'.repeat(20_000);
+  fake.put('/p/web/1', `{"address":${deep},"port":80}`);
+  fake.put('/p/web/2', `{"address":"10.0.0.2","port":${deep}}`);
+  fake.put('/p/web', `{"check":{"path":${deep}}}`);
+  fake.put('/p/web/3', endpoint(3));
+  t.same(await listOf(registryOf(t, fake)), ['web=10.0.0.3']);
+});
+
+t.test(
+  'a member that falls silent under a watch is left for one that answers; all of them are not heard',
+  async (t) => {
+    const fake = await FakeEtcd.start(t, 3);
+    fake.put('/p/web/1', endpoint(1));
+    const registry = registryOf(t, fake);
+    t.same(await listOf(registry), ['web=10.0.0.1']);
+    t.same(await registry.present(NEVER), { kind: 'same' });
+    fake.frozen.add(0);
+    t.same(await registry.present(NEVER), { kind: 'lost' }, 'it has to be read elsewhere');
+    fake.asked.length = 0;
+    t.same(await listOf(registry), ['web=10.0.0.1']);
+    t.same(fake.asked.includes(0), false, 'where somebody answered');
+    for (const member of [1, 2]) fake.frozen.add(member);
+    const places = fake.endpoints.map((place) => `${place}: no whole answer within 0.9 s`);
+    t.same(await registry.present(NEVER), { kind: 'unreachable', reason: places.join('; ') });
+  },
+);
