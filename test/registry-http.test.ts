@@ -114,6 +114,16 @@ t.test('targets of HTTP service discovery: the labels say the rest', async (t) =
     { removalsBelievable: true },
     'what says nothing of us is a note',
   );
+  t.match(
+    read([good, { targets: null, labels: { job: 'idle' } }, { targets: ['10.0.0.2:80'], labels: null }]),
+    { services: [{ name: 'web' }, { name: 'idle', rows: [] }], removalsBelievable: true },
+    'the empty lists and maps of Go are null, to Prometheus as to us',
+  );
+  t.equal(
+    read(Array.from({ length: 200 }, (_, n) => ({ targets: [], labels: { job: `s${n}` } }))),
+    '101 services or more, more than limits.maxServices (100)',
+    'before anything is made of them',
+  );
   for (const unread of [
     null,
     7,

@@ -1,7 +1,7 @@
 /** NOTIFY (RFC 1996): a primary says that its zone changed. It is believed only so far that the serial is asked for. */
 import { createSocket } from 'node:dgram';
 import { createServer, isIPv6 } from 'node:net';
-import { canonicalAddress } from '../config/addresses.js';
+import { canonicalAddress, showListen } from '../config/addresses.js';
 import type { ListenAddress } from '../config/types.js';
 import { RCODE, TYPE } from '../dns/constants.js';
 import { readMessage, type Tsig } from '../dns/read-message.js';
@@ -33,21 +33,68 @@ export interface NotifyOptions {
   readonly failed: (reason: string) => void;
 }
 
+/** By address: the zones that are told at one address have one listener. */
+const listeners = new Map<string, NotifyListener>();
+
 /** Listens over UDP and TCP, as soon as it can. Returns what ends it. */
 export function listenForNotify(options: NotifyOptions): () => void {
-  const { listen, failed } = options;
+  const place = showListen(options.listen);
+  const listener = listeners.get(place) ?? new NotifyListener(options.listen);
+  listeners.set(place, listener);
   const changed = paced(options.changed);
   const reader = new NotifyReader(options, changed.tell);
-  const tell = (error: Error): void =>
-    failed(`NOTIFY on ${listen.address} port ${listen.port}: ${requestFailure(error).reason}`);
-  const ends = [
-    kept((events) => overUdp(options, reader, events), tell),
-    kept((events) => overTcp(options, reader, events), tell),
-  ];
+  listener.add(reader);
   return () => {
     changed.end();
-    for (const end of ends) end();
+    if (listener.remove(reader)) listeners.delete(place);
   };
+}
+
+/** The sockets of one address. */
+class NotifyListener {
+  readonly #readers = new Set<NotifyReader>();
+  readonly #ends: readonly (() => void)[];
+  /** Why they are not open. */
+  readonly #faults = new Map<string, string>();
+
+  constructor(listen: ListenAddress) {
+    this.#ends = [this.#kept(overUdp, listen), this.#kept(overTcp, listen)];
+  }
+
+  add(reader: NotifyReader): void {
+    this.#readers.add(reader);
+    for (const fault of new Set(this.#faults.values())) reader.failed(fault);
+  }
+
+  /** Returns whether nobody listens any more. */
+  remove(reader: NotifyReader): boolean {
+    if (!this.#readers.delete(reader) || this.#readers.size > 0) return false;
+    for (const end of this.#ends) end();
+    return true;
+  }
+
+  isServer(from: string | undefined): from is string {
+    return from !== undefined && [...this.#readers].some((reader) => reader.isServer(from));
+  }
+
+  /** The reply to a NOTIFY of one of the zones; undefined for everything else. */
+  async take(bytes: Uint8Array, from: string): Promise<Uint8Array | undefined> {
+    const replies = [...this.#readers].map((reader) => (reader.isServer(from) ? reader.take(bytes, from) : undefined));
+    return (await Promise.all(replies)).find((reply) => reply !== undefined);
+  }
+
+  #kept(open: typeof overUdp, listen: ListenAddress): () => void {
+    const tell = (error: Error): void => {
+      const fault = `NOTIFY on ${listen.address} port ${listen.port}: ${requestFailure(error).reason}`;
+      this.#faults.set(open.name, fault);
+      for (const reader of this.#readers) reader.failed(fault);
+    };
+    return kept(
+      (events) => open(listen, this, events),
+      tell,
+      () => this.#faults.delete(open.name),
+    );
+  }
 }
 
 interface SocketEvents {
@@ -56,7 +103,11 @@ interface SocketEvents {
 }
 
 /** Opens a socket, and a while after it failed another one. The same fault is told once. */
-function kept(open: (events: SocketEvents) => () => void, tell: (error: Error) => void): () => void {
+function kept(
+  open: (events: SocketEvents) => () => void,
+  tell: (error: Error) => void,
+  mended: () => void,
+): () => void {
   let told: string | undefined;
   let timer: NodeJS.Timeout | undefined;
   let close = (): void => undefined;
@@ -64,6 +115,7 @@ function kept(open: (events: SocketEvents) => () => void, tell: (error: Error) =
     close = open({
       bound: () => {
         told = undefined;
+        mended();
       },
       failed: (error) => {
         if (error.message !== told) tell(error);
@@ -82,20 +134,15 @@ function kept(open: (events: SocketEvents) => () => void, tell: (error: Error) =
   };
 }
 
-function isServer({ servers }: NotifyOptions, from: string | undefined): from is string {
-  return from !== undefined && servers.some(({ address }) => address === canonicalAddress(from));
-}
-
-function overUdp(options: NotifyOptions, reader: NotifyReader, events: SocketEvents): () => void {
-  const { address, port } = options.listen;
+function overUdp({ address, port }: ListenAddress, listener: NotifyListener, events: SocketEvents): () => void {
   const udp = createSocket({ type: isIPv6(address) ? 'udp6' : 'udp4', reuseAddr: true });
   let open = true;
   udp.on('error', events.failed);
   udp.on('listening', events.bound);
   udp.on('message', async (bytes, from) => {
     // Nobody can be answered at port 0.
-    if (from.port === 0 || !isServer(options, from.address)) return;
-    const reply = await reader.take(bytes, from.address);
+    if (from.port === 0 || !listener.isServer(from.address)) return;
+    const reply = await listener.take(bytes, from.address);
     if (reply !== undefined && open) udp.send(reply, from.port, from.address, () => undefined);
   });
   udp.bind({ address, port, exclusive: false });
@@ -105,11 +152,11 @@ function overUdp(options: NotifyOptions, reader: NotifyReader, events: SocketEve
   };
 }
 
-function overTcp(options: NotifyOptions, reader: NotifyReader, events: SocketEvents): () => void {
+function overTcp({ address, port }: ListenAddress, listener: NotifyListener, events: SocketEvents): () => void {
   const tcp = createServer((socket) => {
     socket.on('error', () => undefined);
     const from = socket.remoteAddress;
-    if (!isServer(options, from)) {
+    if (!listener.isServer(from)) {
       socket.destroy();
       return;
     }
@@ -119,7 +166,7 @@ function overTcp(options: NotifyOptions, reader: NotifyReader, events: SocketEve
       const [bytes] = frames.take(chunk);
       if (bytes === undefined) return;
       socket.pause();
-      const reply = await reader.take(bytes, from);
+      const reply = await listener.take(bytes, from);
       if (reply === undefined) socket.destroy();
       else socket.end(Buffer.concat([Buffer.from([reply.length >> 8, reply.length & 0xff]), reply]));
     });
@@ -127,7 +174,7 @@ function overTcp(options: NotifyOptions, reader: NotifyReader, events: SocketEve
   tcp.maxConnections = MAX_CONNECTIONS;
   tcp.on('error', events.failed);
   tcp.on('listening', events.bound);
-  tcp.listen({ host: options.listen.address, port: options.listen.port, exclusive: false });
+  tcp.listen({ host: address, port, exclusive: false });
   return () => void tcp.close();
 }
 
@@ -143,6 +190,14 @@ class NotifyReader {
   constructor(options: NotifyOptions, changed: () => void) {
     this.#options = options;
     this.#changed = changed;
+  }
+
+  isServer(from: string): boolean {
+    return this.#options.servers.some(({ address }) => address === canonicalAddress(from));
+  }
+
+  failed(reason: string): void {
+    this.#options.failed(reason);
   }
 
   /** The reply to a NOTIFY of the zone; undefined for everything else. */

@@ -20,6 +20,7 @@ import { registryIdentity } from './identity.js';
 import { Members } from './members.js';
 import { SHARED_PACE } from './pace.js';
 import { AddressPolicy } from './rows.js';
+import { within } from './within.js';
 
 export interface EtcdRegistryOptions {
   readonly softTtl: Ms;
@@ -105,17 +106,19 @@ export class EtcdRegistry implements Adapter, Follower {
     // A change would be believed for removals, too: until it is mended there are lists alone.
     const { doubt } = known.mirror;
     if (doubt !== undefined) return doubt;
+    const watching = within(signal);
     const watch = await this.#gateway.watch(
       known.endpoint,
       { ...this.#range(), start_revision: String(known.revision + 1n), progress_notify: true },
-      signal,
+      watching.signal,
       LIST_MS,
     );
     if (isFailure(watch)) return `${known.endpoint}: ${watch.reason}`;
     const { mirror, epoch } = known;
-    const changes = new EtcdChanges((services) => {
-      deliver({ kind: 'change', epoch, revision: String(known.revision), ...mirror.changes(services) });
-    });
+    const changes = new EtcdChanges(
+      (services) => deliver({ kind: 'change', epoch, revision: String(known.revision), ...mirror.changes(services) }),
+      () => watching.abort(),
+    );
     try {
       for await (const message of watch.messages) {
         const told = take(known, this.#prefix, message);

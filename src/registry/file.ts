@@ -24,6 +24,8 @@ const EPOCH = 'file';
 /** For as long as files keep changing under our eyes, at most. */
 const UNSETTLED_MS: Ms = 5000;
 const MAX_FILES = 10_000;
+/** Files that are looked at together: one by one, thousands would take a good part of a core. */
+const LOOKS = 64;
 /** A file of so many endpoints is read again, should its contents be wanted again, and not kept in memory. */
 const LARGE_ROWS = 20_000;
 
@@ -96,13 +98,18 @@ export class FileRegistry implements Adapter {
       const paths = await this.#list();
       if (!Array.isArray(paths)) return paths;
       const moving: WatchedFile[] = [];
-      for (const path of paths) {
-        const file = this.#file(path);
-        const examined = await file.examine(this.#flight);
-        if (signal.aborted) return unreadable(this.#path, 'not read in time');
-        if (examined === 'frozen') return frozen(path);
-        if (examined === 'changed') this.#news = true;
-        if (examined === 'unsettled') moving.push(file);
+      for (let from = 0; from < paths.length; from += LOOKS) {
+        const some = paths.slice(from, from + LOOKS);
+        const looks = await this.#flight.run(() => Promise.all(some.map(look)), DISK_DEADLINE_MS);
+        if (looks === LATE) return frozen(this.#path);
+        for (const [i, path] of some.entries()) {
+          const file = this.#file(path);
+          const examined = await file.examine(this.#flight, looks[i]);
+          if (signal.aborted) return unreadable(this.#path, 'not read in time');
+          if (examined === 'frozen') return frozen(path);
+          if (examined === 'changed') this.#news = true;
+          if (examined === 'unsettled') moving.push(file);
+        }
       }
       if (moving.length === 0) return undefined;
       if (this.#clocks.mono() >= until) {
@@ -130,7 +137,8 @@ export class FileRegistry implements Adapter {
     if (names.length > MAX_FILES)
       return { kind: 'unbelievable', reason: `${this.#path}: more than ${MAX_FILES} files` };
     const paths = names.map((name) => join(this.#path, name));
-    const missing = [...this.#files.values()].filter((file) => !paths.includes(file.path));
+    const present = new Set(paths);
+    const missing = [...this.#files.values()].filter((file) => !present.has(file.path));
     for (const file of missing) {
       // Gone for a moment only, it stays.
       if ((await file.examine(this.#flight)) === 'frozen') return frozen(file.path);

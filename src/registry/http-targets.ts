@@ -104,17 +104,18 @@ export function readGroups(groups: readonly unknown[], options: TargetsOptions):
 /** Counted before anything is made of them: a list without measure shall not keep the lists of other zones waiting. */
 function overLimit(
   groups: readonly unknown[],
-  { serviceLabel, limits: { maxEndpoints, maxEndpointsPerService } }: TargetsOptions,
+  { serviceLabel, limits: { maxServices, maxEndpoints, maxEndpointsPerService } }: TargetsOptions,
 ): string | undefined {
   const places = new Map<string, Set<unknown>>();
   let all = 0;
   for (const group of groups) {
-    const { targets, labels } = (group ?? {}) as { targets?: unknown; labels?: Record<string, unknown> | null };
-    if (!Array.isArray(targets)) continue;
-    const name = labels?.[serviceLabel];
-    if (typeof name !== 'string') continue;
+    const name = nameOf(group, serviceLabel);
+    const { targets } = (group ?? {}) as { targets?: unknown };
+    if (name === undefined || !Array.isArray(targets)) continue;
     let own = places.get(name);
     if (own === undefined) places.set(name, (own = new Set()));
+    if (places.size > maxServices)
+      return `${places.size} services or more, more than limits.maxServices (${maxServices})`;
     const before = own.size;
     for (const target of targets as unknown[]) own.add(target);
     all += own.size - before;
@@ -141,7 +142,10 @@ interface Fault {
 
 /** Adds what a group says to `services`. Returns what is wrong with it. */
 function readGroup(group: unknown, options: TargetsOptions, services: Map<string, Service>): Fault[] {
-  const { targets, labels = {} } = (group ?? {}) as { targets?: unknown; labels?: unknown };
+  const given = (group ?? {}) as { targets?: unknown; labels?: unknown };
+  // An empty list or map of Go is `null` in JSON, and Prometheus takes it for one.
+  const targets = given.targets === null ? [] : given.targets;
+  const labels = given.labels ?? {};
   if (!Array.isArray(targets)) return [{ reason: 'targets must be a list such as ["10.0.0.1:8080"]', unread: true }];
   if (typeof labels !== 'object' || labels === null || Array.isArray(labels))
     return [{ reason: 'labels must be a map', unread: true }];

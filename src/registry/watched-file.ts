@@ -79,9 +79,12 @@ export class WatchedFile {
     return this.#gone;
   }
 
-  /** Looks at the file and reads it when it is new and whole. Never rejects. */
-  async examine(flight: OneFlight): Promise<Examined> {
-    const looked = await flight.run(() => look(this.path), DISK_DEADLINE_MS);
+  /**
+   * Looks at the file and reads it when it is new and whole. Never rejects.
+   * @param seen what was just seen at its path
+   */
+  async examine(flight: OneFlight, seen?: Looked): Promise<Examined> {
+    const looked = seen ?? (await flight.run(() => look(this.path), DISK_DEADLINE_MS));
     if (looked === LATE) return 'frozen';
     this.#gone = false;
     if (looked.kind !== 'file') return this.#noFile(looked);

@@ -55,6 +55,11 @@ export class SourceHosts {
     this.#hosts.clear();
   }
 
+  /** Something is listed by a host name. */
+  get any(): boolean {
+    return this.#listings.size > 0;
+  }
+
   /**
    * The report with addresses in the place of host names, as far as they are known.
    * @param known what there is of a service

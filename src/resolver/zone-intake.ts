@@ -113,7 +113,9 @@ export class ZoneIntake {
     if (report.kind === 'unreachable' || report.kind === 'unbelievable') {
       hearing.lost(report.kind === 'unreachable' ? report.reason : `not believable: ${report.reason}`, now);
     } else if (report.kind === 'confirmed') {
-      if (source.from === 'registry') yield* this.#heardAgain(source, new Set(), now.boot);
+      // What was not taken in may be within the limits by now.
+      if (source.refused !== undefined) yield* this.#listed(source, { ...source.refused, at: report.at }, touched);
+      else if (source.from === 'registry') yield* this.#heardAgain(source, new Set(), now.boot);
     } else {
       yield* this.#listed(source, report, touched);
     }

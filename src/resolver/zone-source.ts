@@ -15,6 +15,7 @@ import type { BootMs, Instant, WallMs } from '../system/clock.js';
 import type { Log } from './events.js';
 import { GuardLog } from './guard-log.js';
 import type { HostTable } from './host-table.js';
+import { together } from './refused-report.js';
 import { SourceHosts } from './source-hosts.js';
 import { ZoneHearing } from './zone-hearing.js';
 
@@ -49,6 +50,8 @@ export class ZoneSource implements Layer {
   readonly releases = new Map<string, { readonly wall: WallMs; readonly counts: WallMs }>();
   /** False: the first believable list replaces what is here without a guard (R29). */
   trusted = true;
+  /** What was said and not taken in, over the zone's limits: the registry takes it for known. */
+  refused: ListReport | undefined;
   /** The first list was taken in and not told of. */
   #firstTaken = false;
   readonly #who: { readonly zone: string; registry?: string };
@@ -79,6 +82,7 @@ export class ZoneSource implements Layer {
     else delete this.#who.registry;
     if (isOther) {
       this.once.clear();
+      this.refused = undefined;
       for (const service of this.catalog.services.values()) service.borrowed = true;
       this.rejected = [];
       this.revision = undefined;
@@ -98,8 +102,11 @@ export class ZoneSource implements Layer {
    * believed.
    */
   *taking(given: ListReport, now: Instant, touched: Set<Service>): Steps<boolean> {
-    const report = this.hosts.expand(given, this.#known);
+    const whole = together(this.refused, given);
+    const report = this.hosts.expand(whole, this.#known);
     const over = this.catalog.overLimit(report);
+    // What is over the limits without addresses of host names is so to whoever reads the registry, too.
+    this.refused = over !== undefined && (this.hosts.any || report !== whole) ? whole : undefined;
     if (over !== undefined) {
       this.hearing.lost(`not believable: ${over}`, now);
       return false;
@@ -108,7 +115,7 @@ export class ZoneSource implements Layer {
       this.hearing.lost('not believable: a change before the first list', now);
       return false;
     }
-    this.hosts.believe(given, this.#known);
+    this.hosts.believe(whole, this.#known);
     const first = this.from === 'none';
     const unguarded = this.from === 'snapshot' && !this.trusted;
     const newEpoch = this.epoch !== undefined && report.epoch !== this.epoch && !unguarded;
