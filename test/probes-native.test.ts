@@ -2,7 +2,7 @@ import { createServer } from 'node:net';
 import t from 'tap';
 import type { Outcome } from '../src/prober/probes/attempt.js';
 import { probeHttp } from '../src/prober/probes/http.js';
-import type { NativeCalls } from '../src/prober/probes/native-sockets.js';
+import { type NativeCalls, NativeSockets } from '../src/prober/probes/native-sockets.js';
 import { NativeTcp } from '../src/prober/probes/native-tcp.js';
 import { probeTcp } from '../src/prober/probes/tcp.js';
 import { CERT, KEY } from './certificate-of-nobody.js';
@@ -52,6 +52,26 @@ t.test('native TCP probes', { skip: NOT_NATIVE }, async (t) => {
       t.same(told, [reason]);
       await until(() => openSockets() <= before);
       native.close();
+    }
+  });
+
+  await t.test('addresses are read as inet_pton reads them', async (t) => {
+    let seen: number[] | undefined;
+    const connect: NativeCalls['connect'] = (_fd, name) => {
+      seen = [...name.slice(4, 8)];
+      return -1;
+    };
+    const sockets = new NativeSockets({ ...calls, connect, errno: () => 111 });
+    t.teardown(() => sockets.end());
+    const address = new Uint8Array(4);
+    const parts = ['0', '1', '10', '255', '127', '256', '01', '00', '1000', '', 'a', ' 1', '1 ', '-1', '1.2'];
+    for (const part of parts) {
+      for (const text of [`127.0.0.${part}`, `127.${part}.0.1`, `${part}.0.0.1`, `127.0.0.1.${part}`, part]) {
+        const good = calls.inetPton(2, text, address) === 1;
+        seen = undefined;
+        t.equal(sockets.connect(text, 1), good ? -111 : -22, text);
+        t.same(seen, good ? [...address] : undefined, text);
+      }
     }
   });
 

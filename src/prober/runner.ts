@@ -284,12 +284,8 @@ class TurnTries implements Tries {
 }
 
 function resultOf(turn: Turn, outcome: Exclude<Outcome, { kind: 'local' }>, now: BootMs): ProbeResult {
-  return {
-    key: turn.target.key,
-    at: now,
-    interval: turn.interval,
-    took: Math.max(0, now - turn.started),
-    ...(outcome.kind === 'failure' ? { failure: outcome.failure, detail: outcome.detail.slice(0, MAX_DETAIL) } : {}),
-    ...(outcome.kind === 'pass' && outcome.draining ? { draining: true as const, detail: outcome.detail! } : {}),
-  };
+  const result = { key: turn.target.key, at: now, interval: turn.interval, took: Math.max(0, now - turn.started) };
+  if (outcome.kind === 'failure')
+    return { ...result, failure: outcome.failure, detail: outcome.detail.slice(0, MAX_DETAIL) };
+  return outcome.draining ? { ...result, draining: true, detail: outcome.detail! } : result;
 }

@@ -63,6 +63,8 @@ const EINTR = 4;
 const EBADF = 9;
 const EINVAL = 22;
 const EINPROGRESS = 115;
+const DOT = 46;
+const ZERO = 48;
 
 /** struct pollfd in words: the descriptor; what is asked, and above it what is so. */
 const POLLFD_WORDS = 2;
@@ -223,7 +225,7 @@ export class NativeSockets {
   #write({ family, bytes, address }: Name, text: string, port: number): boolean {
     bytes[2] = port >>> 8;
     bytes[3] = port & 0xff;
-    return this.#calls.inetPton(family, text, address) === 1;
+    return family === AF_INET ? writeIpv4(text, address) : this.#calls.inetPton(family, text, address) === 1;
   }
 
   #failed(call: string): Error {
@@ -238,6 +240,26 @@ function versionOf(address: string): 4 | 6 {
 /** One for IPv6 is not the same again when it was connected to a mapped address of IPv4. */
 function canBeKept(address: string, source: string | undefined): boolean {
   return source === undefined && versionOf(address) === 4;
+}
+
+/** As inet_pton does it, which takes longer to call. False when it is none. */
+function writeIpv4(text: string, address: Uint8Array): boolean {
+  let part = 0;
+  let value = -1;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === DOT && value >= 0 && part < 3) {
+      address[part++] = value;
+      value = -1;
+    } else {
+      const digit = code - ZERO;
+      if (digit < 0 || digit > 9 || value === 0) return false;
+      value = (value < 0 ? 0 : value * 10) + digit;
+      if (value > 255) return false;
+    }
+  }
+  address[3] = value;
+  return part === 3 && value >= 0;
 }
 
 function makeName(version: 4 | 6): Name {

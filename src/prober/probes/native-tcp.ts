@@ -11,9 +11,13 @@ import { isGivenOut, MET_ITSELF } from './connection.js';
 import { loadNativeCalls, type NativeCalls, NativeSockets, UNDER_WAY } from './native-sockets.js';
 import { probeTcp } from './tcp.js';
 
-/** So long a connection is young: it is looked at so often. Most are there at once, or on a LAN at the second look. */
+/**
+ * So long a connection is young. Most are there at once, or on a LAN at the second look; of the others it is known when
+ * they came as exactly as a look takes of their age.
+ */
 const YOUNG_MS: Ms = 20;
 const LOOK_MS: Ms = 1;
+const LOOK_SHARE = 1 / 3;
 /** Older ones, and deadlines, are looked at so often. */
 const SLOW_LOOK_MS: Ms = 10;
 const MAX_ID = 0x7fffffff;
@@ -116,7 +120,9 @@ export class NativeTcp {
       this.#sweep(sockets, performance.now());
     }
     if (this.#young.length + this.#watched.size === 0) return;
-    const wait = this.#young.length > 0 ? LOOK_MS : SLOW_LOOK_MS;
+    const youngest = this.#young.at(-1);
+    const age = youngest === undefined ? Number.POSITIVE_INFINITY : performance.now() - youngest.attempt.begun;
+    const wait = Math.min(SLOW_LOOK_MS, Math.max(LOOK_MS, age * LOOK_SHARE));
     this.#timer = setTimeout(() => this.#guarded(() => this.#look(sockets)), wait);
   }
 
