@@ -38,6 +38,28 @@ t.test('reports (R20)', async (t) => {
     t.equal(reports.isEmpty, true);
   });
 
+  t.test('each thing has its time', async (t) => {
+    const reports = new Reports<string>();
+    reports.report('a', 'refused', 5_000, 20_000);
+    t.equal(reports.nextExpiry(), 30_000, 'one attempt waits to be forgotten');
+    t.equal(reports.ejection('a'), undefined);
+    reports.report('a', 'refused', HOLD, 20_100);
+    t.equal(reports.nextExpiry(), 20_150, 'of two, the first waits for a probe');
+    t.same([reports.expire(20_149), reports.expire(20_150)], [[], ['a']]);
+    t.equal(reports.ejection('a')?.until, 40_150, 'for as long as was said last');
+    reports.report('a', 'refused', HOLD, 20_200);
+    t.equal(reports.outcome('a', true, 20_300), false);
+    t.equal(reports.ejection('a')?.until, 40_150, 'a probe that fails while it is out does not keep it out for longer');
+    reports.report('b', 'refused', HOLD, 25_000);
+    t.equal(reports.nextExpiry(), 35_000);
+    t.same([reports.expire(34_999), reports.nextExpiry()], [[], 35_000]);
+    t.same([reports.expire(35_000), reports.nextExpiry()], [[], 40_150]);
+    t.same([reports.expire(40_149), reports.expire(40_150), reports.isEmpty], [[], ['a'], true]);
+    for (const at of [50_000, 60_001, 60_002]) reports.report('c', 'refused', HOLD, at);
+    reports.expire(60_152);
+    t.equal(reports.ejection('c')?.count, 2, 'the first one of them is forgotten');
+  });
+
   t.test('a thousand endpoints are looked after at once, and no more', async (t) => {
     const reports = new Reports<number>();
     for (let n = 0; n < 1_000; n++) t.equal(reports.report(n, 'refused', HOLD, 0), true);
