@@ -14,6 +14,7 @@ import { FAILURE_KINDS, type FailureKind, type ProbeResult, type Target } from '
 import type { LookUp } from '../registry/look-up.js';
 import type { Report } from '../registry/registry.js';
 import type { BootMs, Instant, Ms } from '../system/clock.js';
+import { AskedLooks } from './asked-looks.js';
 import { drain } from './drain.js';
 import type { ResolverEvents } from './events.js';
 import { explain } from './explain.js';
@@ -24,7 +25,6 @@ import { ReportDesk } from './report-desk.js';
 import { serviceStatus, zoneStatus } from './status.js';
 import { tellSuspicion } from './suspicion-log.js';
 import { Zone } from './zone.js';
-import type { Asked } from './zone-asked.js';
 import { exportZone, takeDelta, type ZoneDelta } from './zone-delta.js';
 import { listenIndexes, nameservers, type ZoneDeps } from './zone-deps.js';
 import { zoneKeys } from './zone-keys.js';
@@ -58,10 +58,8 @@ export class Resolver {
   readonly #judging = new Judging(this.#zones);
   /** R28: host names that registries list. */
   readonly #hosts = new HostTable();
-  /** R17: whose names are asked, by slot. */
-  readonly #asked = new Map<number, Asked<Zone>>();
-  /** Slots that were asked, and have not been taken in yet. */
-  #glimpsed: readonly number[] = [];
+  /** R17: whose names are asked. */
+  readonly #asked: AskedLooks<Zone>;
   #lookAt: BootMs;
   readonly #events: ResolverEvents;
   #config: Config;
@@ -71,6 +69,7 @@ export class Resolver {
     this.#events = events;
     this.#lookAt = now.boot + LOOK_MS;
     this.table = new AnswerTable({ seed: options.seed ?? 0 });
+    this.#asked = new AskedLooks(this.table);
     const { verdicts } = this;
     this.lookUps = new LookUps(this.table, this.#zones, (zone, service) => events.lookUp?.(zone, service));
     this.desk = new ReportDesk({ places: this.#places, targets: this.#targets, verdicts, log: events.log });
@@ -164,7 +163,7 @@ export class Resolver {
 
   /** When `tick` has to run next, Infinity when nothing is pending. */
   nextWake(now: Instant): BootMs {
-    let next = this.#asked.size === 0 ? Number.POSITIVE_INFINITY : this.#lookAt;
+    let next = this.#asked.of.size === 0 ? Number.POSITIVE_INFINITY : this.#lookAt;
     next = Math.min(next, this.verdicts.nextExpiry(), this.desk.nextExpiry(), this.#hosts.nextDue());
     next = Math.min(next, this.lookUps.nextWake(), this.#judging.nextDue());
     for (const zone of this.#zones.values()) next = Math.min(next, zone.nextWake(now.boot));
@@ -203,17 +202,7 @@ export class Resolver {
 
   /** R3: the services that were asked since this was last called, or since the last look, by the zone's key. */
   askedJustNow(): Map<string, string[]> {
-    const names = new Map<string, string[]>();
-    const slots = this.table.takeAsked();
-    this.#glimpsed = [...new Set([...this.#glimpsed, ...slots])];
-    for (const slot of slots) {
-      const { zone, service } = this.#asked.get(slot) ?? {};
-      if (zone === undefined || service === undefined) continue;
-      const known = names.get(zone.key);
-      if (known === undefined) names.set(zone.key, [service.name]);
-      else known.push(service.name);
-    }
-    return names;
+    return this.#asked.glimpse();
   }
 
   /** R9. `service` is a name or `*`. Returns how many rows were let go, and of which zones, or undefined when no zone knows the name. */
@@ -364,12 +353,7 @@ export class Resolver {
   /** R17: takes in what was asked since the last look. */
   #look(now: Instant): void {
     this.#lookAt = now.boot + LOOK_MS;
-    const slots = new Set([...this.#glimpsed, ...this.table.takeAsked()]);
-    this.#glimpsed = [];
-    for (const slot of slots) {
-      const asked = this.#asked.get(slot);
-      asked?.zone.asked(asked.service, now);
-    }
+    for (const { zone, service } of this.#asked.take()) zone.asked(service, now);
   }
 
   /** R19: other zones may have come to list an address that is ours, or no longer. */
@@ -406,7 +390,7 @@ export class Resolver {
       verdicts: this.verdicts,
       targets: this.#targets,
       places: this.#places,
-      asked: this.#asked,
+      asked: this.#asked.of,
       log: this.#events.log,
       listen: zone.listen && listenIndexes(zone.listen, this.#config.listen),
       hosts: this.#hosts,
