@@ -5,6 +5,7 @@ import { parseConfig } from '../src/config/load.js';
 import type { Adapter, Failure, Follower, Observation } from '../src/registry/adapter.js';
 import { openAdapter } from '../src/registry/open.js';
 import { SyncLoop } from '../src/registry/sync.js';
+import type { Ms } from '../src/system/clock.js';
 import { FakeTime } from './fake-time.js';
 
 const HOSTS = 200;
@@ -21,6 +22,8 @@ const KINDS = {
 /** The registry of all: it answers or refuses, and notes when it was read. */
 class Registry {
   down = false;
+  /** What it asks for while it refuses. */
+  retryAfter: Ms | undefined;
   readonly reads: { readonly host: number; readonly at: number }[] = [];
   readonly #time: FakeTime;
   readonly #watches = new Set<(reason: string) => void>();
@@ -43,7 +46,8 @@ class Registry {
 
   async read(host: number): Promise<Observation | Failure> {
     this.reads.push({ host, at: this.#time.now });
-    if (this.down) return { kind: 'unreachable', reason: 'status 503 (not available)' };
+    const wait = this.retryAfter === undefined ? {} : { retryAfter: this.retryAfter };
+    if (this.down) return { kind: 'unreachable', reason: 'status 503 (not available)', ...wait };
     return { kind: 'list', epoch: 'e', services: [], releases: [], rejected: [], removalsBelievable: true };
   }
 
@@ -144,3 +148,20 @@ for (const kind of Object.keys(KINDS) as (keyof typeof KINDS)[]) {
     t.ok(Math.min(...seconds) > 0);
   });
 }
+
+t.test('R3: hosts that are told the same Retry-After, all at once, do not come back all at once', async (t) => {
+  const { time, registry } = fleet(t, 'etcd', true);
+  await time.pass(30_000);
+  registry.retryAfter = 120_000;
+  registry.fail();
+  await time.pass(OUTAGE_MS);
+  const knocks = registry.reads.filter(({ at }) => at > time.now - OUTAGE_MS + 10_000).length;
+  t.ok(knocks <= (HOSTS * OUTAGE_MS) / registry.retryAfter, `${knocks} knocks: it is heeded`);
+  registry.down = false;
+  const up = time.now;
+  await time.pass(200_000);
+  const first = registry.firstReads(up);
+  const seconds = bySecond(first, up);
+  t.equal(first.length, HOSTS);
+  t.ok(Math.max(...seconds) <= 0.1 * HOSTS, `at most ${Math.max(...seconds)} of ${HOSTS} in a second`);
+});

@@ -209,7 +209,9 @@ export class SyncLoop {
     this.#failing = true;
     this.#unbelievable = kind === 'unbelievable';
     await this.#emit({ kind, reason });
-    return Math.max(pause, retryAfter ?? 0);
+    if (retryAfter === undefined) return pause;
+    // A source asks all hosts for the same wait: what chance adds to ours keeps them out of step.
+    return kind === 'unreachable' ? retryAfter + pause : Math.max(pause, retryAfter);
   }
 
   async #emit(observation: Observation): Promise<void> {
