@@ -108,6 +108,10 @@ t.test('targets of HTTP service discovery: the labels say the rest', async (t) =
     { services: [{ rows: { length: 1 } }], rejected: { length: 1 } },
     'what is there a million times is read once',
   );
+  const checked = (port: number) => {
+    return { targets: [`10.0.0.${port}:80`], labels: { job: 'web', __meta_holdfast_check_path: `/${port}` } };
+  };
+  t.same(read([checked(1), checked(2)]), read([checked(2), checked(1)]), 'groups that are shuffled change nothing');
   const good = { targets: ['10.0.0.1:80', '10.0.0.256:80'], labels: { job: 'web' } };
   t.match(
     read([good, { targets: ['10.0.0.2:80'] }]),

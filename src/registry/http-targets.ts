@@ -169,7 +169,7 @@ function readGroup(group: unknown, options: TargetsOptions, services: Map<string
   if (service === undefined) services.set(name, (service = { rows: [] }));
   const check = checkOf(named);
   if (typeof check === 'string') faults.push({ reason: check, what: 'its check' });
-  else if (check !== undefined) service.check ??= check;
+  else if (check !== undefined) service.check = firstOf(service.check, check);
   // The same text twice in a group is the same endpoint: only as many are made as were counted.
   for (const target of new Set(targets as unknown[])) {
     if (typeof target !== 'string') {
@@ -185,6 +185,11 @@ function readGroup(group: unknown, options: TargetsOptions, services: Map<string
     else service.rows.push(...rows);
   }
   return faults;
+}
+
+/** Of checks that differ always the same one, in whatever order the groups come. */
+function firstOf(a: ListedCheck | undefined, b: ListedCheck): ListedCheck {
+  return a === undefined || JSON.stringify(b) < JSON.stringify(a) ? b : a;
 }
 
 /** `10.0.0.1:8080`, `[fd00::1]:8080`, or without a port where one is given for all. */
