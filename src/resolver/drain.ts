@@ -2,6 +2,7 @@
 import type { DrainReceipt } from '../admin/documents.js';
 import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
+import { normalizeAddress } from '../registry/rows.js';
 import type { Instant } from '../system/clock.js';
 import type { Log } from './events.js';
 import { hostPort } from './status.js';
@@ -43,15 +44,31 @@ export function drain(
   return having.length === 0 ? undefined : { receipt, zones: having };
 }
 
-function meantBy({ catalog }: Zone, name: string): Map<Service, CatalogRow[]> {
-  const service = catalog.services.get(name);
-  if (service?.known && service.standing().length > 0) return new Map([[service, service.standing()]]);
+function meantBy(zone: Zone, name: string): Map<Service, CatalogRow[]> {
+  const { services } = zone.catalog;
+  const exact = services.get(name);
+  if (exact !== undefined && hasEndpoints(exact)) return new Map([[exact, exact.standing()]]);
   const meant = new Map<Service, CatalogRow[]>();
-  for (const one of catalog.services.values()) {
+  const place = placeOf(name);
+  for (const one of services.values()) {
     const rows = one.standing().filter(({ id, address, port }) => {
-      return id === name || address === name || hostPort(address, port) === name;
+      return id === name || address === place || hostPort(address, port) === place;
     });
     if (rows.length > 0) meant.set(one, rows);
   }
+  const asked = zone.meant(name);
+  if (meant.size === 0 && asked !== undefined && hasEndpoints(asked)) meant.set(asked, asked.standing());
   return meant;
+}
+
+function hasEndpoints(service: Service): boolean {
+  return service.known && service.standing().length > 0;
+}
+
+/** An address, with or without a port, as rows have it, however it is written: `[FD00:0::1]:80`, `DB.example.com`. */
+function placeOf(text: string): string {
+  const [, bracketed, port] = /^\[([^\]]*)\](?::(\d+))?$/.exec(text) ?? [];
+  const address = normalizeAddress(bracketed ?? text);
+  if (address === undefined) return text.toLowerCase();
+  return port === undefined ? address : hostPort(address, Number(port));
 }

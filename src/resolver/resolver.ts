@@ -211,7 +211,7 @@ export class Resolver {
     let released = 0;
     for (const one of this.#zones.values()) {
       if (zone !== undefined && one.config.name !== zone) continue;
-      if (service !== '*' && !one.catalog.services.has(service)) continue;
+      if (service !== '*' && one.meant(service) === undefined) continue;
       zones.push(one);
       released += one.accept(service, now);
     }

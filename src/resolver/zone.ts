@@ -215,10 +215,17 @@ export class Zone {
     return this.#asked.most(count, now.boot);
   }
 
+  /** The service that a person means: as its registry spells it, or as it is asked for. */
+  meant(name: string): Service | undefined {
+    const { services } = this.catalog;
+    return services.get(name) ?? services.get(this.names.labels.owner(name.toLowerCase()) ?? name);
+  }
+
   /** R9. Returns how many rows were let go. */
-  accept(name: string, now: Instant): number {
+  accept(given: string, now: Instant): number {
     this.now = now;
     this.finish(now);
+    const name = this.meant(given)?.name ?? given;
     let rows = 0;
     for (const source of this.sources.all) {
       const service = name === '*' ? undefined : source.catalog.services.get(name);
