@@ -14,6 +14,8 @@ export interface CatalogEvents {
   removed(service: Service, row: CatalogRow): void;
   /** The answerable rows of a service and of the zone at present, for the guard's base (R8). */
   strength(service: Service): Strength;
+  /** Somebody else was listed at the row's address since it left (R19). */
+  isTaken(service: Service, row: CatalogRow): boolean;
 }
 
 /** The moment and the manner of a report. */
@@ -216,7 +218,8 @@ export class Catalog {
     let changed = !row.listed;
     if (!row.listed) {
       this.#listedRows++;
-      row.listedSince = how.boot;
+      // What comes back is where it was, unless the address was another's meanwhile.
+      if (this.#events.isTaken(service, row)) row.listedSince = how.boot;
     }
     row.listed = true;
     changed = row.update(now) || changed;

@@ -23,7 +23,7 @@ interface Listing {
 export class ZoneClaims {
   readonly #zone: Zone;
   readonly #places: Places<Holder<Zone>>;
-  /** By place, what each zone lists there; for as long as nothing is listed or left. */
+  /** By place, what each zone lists there, or ever did; for as long as nothing is listed or left. */
   readonly #crowds = new Map<string, Map<Zone, Listing>>();
   #crowdsAt: Instant | undefined;
 
@@ -47,6 +47,23 @@ export class ZoneClaims {
         other.row.listedSince >= goneSince &&
         other.zone === this.#zone &&
         other.service.name !== service.name,
+    );
+  }
+
+  /** Somebody else was listed at the row's address since it left: to be listed again is to be listed anew. */
+  isTaken(service: Service, row: CatalogRow): boolean {
+    const { goneSince } = row;
+    if (goneSince === undefined) return true;
+    if (this.#places.count(row) > CROWD) {
+      return [...this.#crowd(row, false)].some(([zone, listing]) => {
+        const own = zone === this.#zone && listing.service === service.name;
+        return (own ? listing.others : listing.since) >= goneSince;
+      });
+    }
+    return this.#places.some(
+      row,
+      (other) =>
+        other.row.listedSince >= goneSince && (other.zone !== this.#zone || other.service.name !== service.name),
     );
   }
 
@@ -103,13 +120,14 @@ export class ZoneClaims {
     return claim && !(row.column === 'passes' && demandsIdentity(probes.settings(service).check));
   }
 
-  #crowd(row: CatalogRow): Map<Zone, Listing> {
+  /** `listed` false: those that have left, too. */
+  #crowd(row: CatalogRow, listed = true): Map<Zone, Listing> {
     if (this.#crowdsAt !== this.#zone.now) this.#crowds.clear();
     this.#crowdsAt = this.#zone.now;
-    const key = rowKey(row);
+    const key = `${rowKey(row)} ${listed}`;
     let crowd = this.#crowds.get(key);
     if (crowd === undefined) {
-      crowd = crowdOf(this.#places.at(row));
+      crowd = crowdOf(this.#places.at(row).filter((holder) => !listed || holder.row.listed));
       this.#crowds.set(key, crowd);
     }
     return crowd;
@@ -138,7 +156,6 @@ export class ZoneClaims {
 function crowdOf(holders: readonly Holder<Zone>[]): Map<Zone, Listing> {
   const crowd = new Map<Zone, Listing>();
   for (const { zone, service, row } of holders) {
-    if (!row.listed) continue;
     const since = row.listedSince;
     const known = crowd.get(zone);
     if (known === undefined) crowd.set(zone, { since, service: service.name, others: Number.NEGATIVE_INFINITY });

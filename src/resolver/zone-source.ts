@@ -25,6 +25,8 @@ export interface SourceEvents {
   strength(source: ZoneSource, service: Service): Strength;
   /** R19, see `Guard`. */
   isClaimed(service: Service, row: CatalogRow): boolean;
+  /** R19, see `CatalogEvents`. */
+  isTaken(service: Service, row: CatalogRow): boolean;
 }
 
 export class ZoneSource implements Layer {
@@ -71,6 +73,7 @@ export class ZoneSource implements Layer {
       added: (service, row) => events.added(this, service, row),
       removed: (service, row) => events.removed(this, service, row),
       strength: (service) => events.strength(this, service),
+      isTaken: (service, row) => events.isTaken(service, row),
     });
   }
 

@@ -151,6 +151,7 @@ export class ZoneSources {
       if (!this.#layers.several) this.#events.removed(service, row);
     },
     isClaimed: (service, row) => this.#events.isClaimed(service, row),
+    isTaken: (service, row) => this.#events.isTaken(service, row),
     strength: (source, service) => {
       return this.#layers.several ? this.#layers.strength(source, service) : this.#events.strength(service);
     },

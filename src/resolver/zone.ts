@@ -65,6 +65,7 @@ export class Zone {
       removed: (service: Service, row: CatalogRow) => this.#removed(service, row),
       strength: (service: Service) => this.health.strength(service),
       isClaimed: (service: Service, row: CatalogRow) => this.claims.isClaimedHere(service, row),
+      isTaken: (service: Service, row: CatalogRow) => this.claims.isTaken(service, row),
     };
     this.sources = new ZoneSources(config, deps.log, deps.hosts, events, now);
     this.names = new ZoneNames(deps.table, answerSpec(config, deps), config.keepTargets, {
