@@ -14,11 +14,15 @@ const BEGIN_NETWORKS = 3;
 /** A family that fails as a whole: one service, or one network, that dies is no sign of a fault here. */
 const FAMILY_SERVICES = 2;
 const FAMILY_NETWORKS = 2;
+/** So many begin to fail, and nothing passes any more: even if the fault is not here, nobody is better to be answered. */
+const LAST_FAILING = 2;
 const END_SHARE = 0.1;
 /** From then on anything that passes ends it: so much for a real outage of a third. */
 const TRUST_AFTER_MS: Ms = 120_000;
 /** The longest gap between two probes of an endpoint, in intervals. */
 const WINDOW_INTERVALS = 1.2;
+/** After so many without any outcome it is looked at anew whether something passes. */
+const SILENT_INTERVALS = 3;
 /** A connection tracking table that is so full drops packets of its own: everything is suspected at once. */
 const CONNTRACK_SHARE = 0.95;
 
@@ -55,6 +59,7 @@ interface Turned extends Linked<Turned> {
   readonly family: Family;
   readonly turned: true;
   readonly one: Witness;
+  readonly at: BootMs;
   readonly until: BootMs;
   /** By timeout or no route. Others prove the path; they count among those that passed. */
   readonly path: boolean;
@@ -75,6 +80,8 @@ class Side {
   /** Of those that turned, by timeout or no route. */
   path = 0;
   since: BootMs | undefined;
+  /** It is suspected for no other reason than that nothing passes any more. */
+  last = false;
 
   get all(): number {
     return this.passed + this.turned.size;
@@ -94,6 +101,11 @@ export class Suspicion<One extends Witness> {
   readonly #networks = new Counts<string>();
   /** The connection tracking table is too full: nothing ends it. */
   #full = false;
+  /** When an outcome proved the path last, or since when there are outcomes; and the latest of any kind. */
+  #provenAt: BootMs = Number.NEGATIVE_INFINITY;
+  #notedAt: BootMs = Number.NEGATIVE_INFINITY;
+  /** Since then so many turned, by timeout or no route. */
+  #unproven = 0;
 
   constructor(servicesOf: (one: One) => Iterable<unknown>) {
     this.#servicesOf = servicesOf;
@@ -125,21 +137,31 @@ export class Suspicion<One extends Witness> {
     if (isLoopback(address)) return NO_EVENTS;
     const family = familyOf(address);
     const side = this.#sides[family];
+    const path = failure !== undefined && isPathFailure(failure);
+    if (!path || at - this.#notedAt > SILENT_INTERVALS * interval) {
+      this.#provenAt = Math.max(this.#provenAt, at);
+      this.#unproven = 0;
+    }
+    this.#notedAt = Math.max(this.#notedAt, at);
     if (failure === undefined) {
       this.#pass(one, family);
       const trusted = !this.#full && side.since !== undefined && at - side.since >= TRUST_AFTER_MS;
       return trusted ? [this.#end(family, at, 'trusted')] : this.#maybeRecover(family, at);
     }
+    const ended = path ? NO_EVENTS : this.#endLast(at);
     const { stance } = one;
-    const path = isPathFailure(failure);
     // What failed before turns again only when it now proves the path.
-    if (stance === undefined || (stance.turned && !(stance.path && !path))) return NO_EVENTS;
+    if (stance === undefined || (stance.turned && !(stance.path && !path)))
+      return path && side.since === undefined ? this.#maybeBeginLast(at, interval) : ended;
     this.#clear(one);
     const until = at + WINDOW_INTERVALS * interval;
     const where = path ? { network: networkOf(address), services: [...new Set(this.#servicesOf(one))] } : NOWHERE;
-    this.#turn({ family, turned: true, one, until, path, ...where, older: undefined, newer: undefined });
-    if (!path) return this.#maybeRecover(family, at);
-    return side.since === undefined ? this.#maybeBegin(at) : NO_EVENTS;
+    this.#turn({ family, turned: true, one, at, until, path, ...where, older: undefined, newer: undefined });
+    if (!path) return [...ended, ...this.#maybeRecover(family, at)];
+    this.#unproven++;
+    if (side.since !== undefined) return NO_EVENTS;
+    const last = this.#maybeBeginLast(at, interval);
+    return last.length > 0 ? last : this.#maybeBegin(at);
   }
 
   /** How full the host's connection tracking table is, 0 to 1. */
@@ -152,7 +174,7 @@ export class Suspicion<One extends Witness> {
       !this.#full
         ? this.#maybeRecover(family, now)
         : this.#sides[family].since === undefined
-          ? [this.#begin(family, now, 'conntrack')]
+          ? [this.#begin(family, now, 'conntrack', false)]
           : [],
     );
   }
@@ -194,9 +216,24 @@ export class Suspicion<One extends Witness> {
 
   #maybeRecover(family: Family, now: BootMs): readonly SuspectEvent<One>[] {
     const side = this.#sides[family];
-    return !this.#full && side.since !== undefined && share(side) < END_SHARE
+    return !this.#full && side.since !== undefined && share(side) < (side.last ? BEGIN_SHARE : END_SHARE)
       ? [this.#end(family, now, 'recovered')]
       : NO_EVENTS;
+  }
+
+  /** Nothing has passed for a whole interval, in which all that is probed so often had its turn. */
+  #maybeBeginLast(now: BootMs, interval: Ms): readonly SuspectEvent<One>[] {
+    if (this.#unproven < LAST_FAILING || now - this.#provenAt <= WINDOW_INTERVALS * interval) return NO_EVENTS;
+    this.#prune(now, this.#provenAt);
+    return FAMILIES.flatMap((family) => {
+      const { since, path } = this.#sides[family];
+      return since === undefined && path > 0 ? [this.#begin(family, now, 'failures', true)] : [];
+    });
+  }
+
+  /** The path is proven, so there is another reason that nothing passes. */
+  #endLast(now: BootMs): readonly SuspectEvent<One>[] {
+    return FAMILIES.flatMap((family) => (this.#sides[family].last ? [this.#end(family, now, 'recovered')] : []));
   }
 
   #maybeBegin(now: BootMs): readonly SuspectEvent<One>[] {
@@ -209,14 +246,15 @@ export class Suspicion<One extends Witness> {
       const side = this.#sides[family];
       if (side.since !== undefined) continue;
       if (!(whole && share(side) >= END_SHARE) && !this.#failsWhole(side)) continue;
-      events.push(this.#begin(family, now, 'failures'));
+      events.push(this.#begin(family, now, 'failures', false));
     }
     return events;
   }
 
-  #begin(family: Family, now: BootMs, why: 'failures' | 'conntrack'): SuspectEvent<One> {
+  #begin(family: Family, now: BootMs, why: 'failures' | 'conntrack', last: boolean): SuspectEvent<One> {
     const side = this.#sides[family];
     side.since = now;
+    side.last = last;
     const keys: One[] = [];
     for (const { path, one } of side.turned) if (path) keys.push(one as One);
     return { kind: 'began', family, why, keys, failing: keys.length, of: side.all };
@@ -255,12 +293,15 @@ export class Suspicion<One extends Witness> {
     return services.size >= FAMILY_SERVICES && networks.size >= FAMILY_NETWORKS;
   }
 
-  /** What turned longer ago than one interval is believed; under suspicion it stays in the sum until the end. */
-  #prune(now: BootMs): void {
+  /**
+   * What turned longer ago than one interval, and before `before`, is believed; under suspicion it stays in the sum
+   * until the end.
+   */
+  #prune(now: BootMs, before: BootMs = Number.POSITIVE_INFINITY): void {
     for (const family of FAMILIES) {
       const side = this.#sides[family];
       if (side.since !== undefined) continue;
-      for (const { until, one } of side.turned) if (until < now) this.#clear(one);
+      for (const { at, until, one } of side.turned) if (until < now && at < before) this.#clear(one);
     }
   }
 
@@ -268,6 +309,8 @@ export class Suspicion<One extends Witness> {
     const side = this.#sides[family];
     const lasted = now - side.since!;
     side.since = undefined;
+    side.last = false;
+    this.#unproven = 0;
     for (const { one, path } of side.turned) {
       if (why === 'silence' && path) this.#pass(one, family);
       else this.#clear(one);
