@@ -47,6 +47,7 @@ t.test('suspect-self (R16)', async (t) => {
     one.note(spread, undefined, 0);
     one.note(['a 10.0.0.1', 'b 10.0.1.1', 'c 10.0.2.1'], 'timeout', 4_000);
     t.same(one.take(), [], 'a quarter is not enough');
+    one.note(spread.slice(9), undefined, 10_000);
     one.note(['a 10.0.0.2'], 'unroutable', 10_001);
     t.same(one.take(), [], 'what failed more than an interval ago does not count any more');
     one.note(['b 10.0.1.2', 'c 10.0.2.2'], 'timeout', 10_002);

@@ -49,12 +49,14 @@ export async function badNetwork(reason: string | undefined): Promise<void> {
     t.match(scene.problems(), /the prober is late/);
   });
 
-  for (const [how, begin, end] of [
-    ['drops all packets', () => far.cut(), () => far.mend()],
-    ['has no route', () => far.unroute(), () => far.reroute()],
+  const cut = [() => far.cut(), () => far.mend()] as const;
+  for (const [how, services, begin, end] of [
+    ['drops all packets', SERVICES, ...cut],
+    ['drops all packets to the only service, which is in one network', { a: FarSide.endpoints(0, 10) }, ...cut],
+    ['has no route', SERVICES, () => far.unroute(), () => far.reroute()],
   ] as const)
     await t.test(`R16: the network ${how}, and is mended`, async (t) => {
-      const scene = await ProberScene.start(t, { check: CHECK, services: SERVICES });
+      const scene = await ProberScene.start(t, { check: CHECK, services });
       begin();
       await scene.meanwhile('suspicion in the log', () => scene.count('suspect-self') > 0);
       await scene.meanwhile('in the metric', async () => (await scene.metric(SUSPECTED)) === 1);
