@@ -4,6 +4,7 @@
  */
 import type { GuardConfig } from '../config/types.js';
 import type { WallMs } from '../system/clock.js';
+import { makesGood } from './makes-good.js';
 import type { CatalogRow, HeardMs, Hold, Strength } from './row.js';
 import type { Service } from './service.js';
 
@@ -108,11 +109,11 @@ export class Guard {
   /** Counts a service's remaining rows and marks new ones that made good. To be called when its rows or their health changed. */
   recount(service: Service, now: HeardMs, proberSilent: boolean): void {
     let remaining = 0;
+    const test = makesGood(service, proberSilent);
     for (const row of service.rows.values()) {
       if (!row.passing) continue;
       const fresh = row.isNew(now, this.#config.window);
-      if (fresh && !row.counted && (row.target === undefined || proberSilent || row.column === 'passes'))
-        row.counted = true;
+      if (fresh && !row.counted && test(row)) row.counted = true;
       if (row.answerable && (!fresh || row.counted)) remaining++;
     }
     this.#remaining += remaining - service.remaining;
