@@ -213,11 +213,15 @@ export function takeSnapshotIn(
   const meta = content.meta as SavedMeta;
   const saved = new Map<number, SavedSource>([...(meta.missing ? [] : [[0, meta] as const]), ...(meta.others ?? [])]);
   const places = placesOf(saved, zone.sources.all);
+  // Where the clock was set back since, no time has passed: all that is dated is as old as it was then.
+  const setBack = Math.max(0, meta.wall - now.wall);
+  const asOf = ({ boot, wall }: Instant): Instant => ({ boot, wall: wall + setBack });
+  const then = asOf(now);
   const seeds = new Map<CatalogRow, VerdictSeed>();
   const services = new Map<ZoneSource, Service[]>();
   let skipped = 0;
   for (const line of content.services as Iterable<SavedService>) {
-    const service = takeServiceIn(line, seeds, now);
+    const service = takeServiceIn(line, seeds, then);
     if (service === undefined) {
       skipped++;
       continue;
@@ -225,7 +229,7 @@ export function takeSnapshotIn(
     const source = places.get(line.registry ?? 0);
     // What was looked up meanwhile is the registry's own word.
     if (source === undefined || source.catalog.services.has(service.name)) continue;
-    zone.demand?.restored(service.name, now.boot - Math.max(0, now.wall - (line.asked ?? now.wall)));
+    zone.demand?.restored(service.name, then.boot - Math.max(0, then.wall - (line.asked ?? then.wall)));
     const own = services.get(source);
     if (own === undefined) services.set(source, [service]);
     else own.push(service);
@@ -237,25 +241,26 @@ export function takeSnapshotIn(
     const facts = saved.get(index)!;
     const own = services.get(source) ?? [];
     const same = facts.identity === undefined ? trusted : facts.identity === source.identity;
-    takeSourceIn(source, facts, same, now);
+    takeSourceIn(source, facts, same, then);
     if (!same) for (const service of own) service.borrowed = true;
     source.hosts.restore(own);
     return [{ source, facts, services: own }];
   });
   const restore: RestoreVerdict = (origins, row, settings, at) => {
     const seed = origins.map((origin) => seeds.get(origin)).find((one) => one !== undefined);
-    if (seed !== undefined && row.target !== undefined) verdicts.restore(row.target, seed, settings, meta.wall, at);
+    if (seed !== undefined && row.target !== undefined)
+      verdicts.restore(row.target, seed, settings, meta.wall, asOf(at));
   };
   zone.restored(parts, trusted, now, { column: (row) => seeds.get(row)?.column, restore }, defer);
   zone.names.nodes.restore(
     parts.map(({ source, facts }) => [source.identity, facts.nodes ?? []] as const),
     [...(meta.keptNodes ?? [])]
       .sort((a, b) => a[1] - b[1])
-      .map(([node, until]) => [node, now.boot + (until - now.wall)] as const),
+      .map(([node, until]) => [node, then.boot + (until - then.wall)] as const),
     now.boot,
   );
   for (const [address, until] of [...meta.kept].sort((a, b) => a[1] - b[1])) {
-    zone.names.keep(address, now.boot + (until - now.wall));
+    zone.names.keep(address, then.boot + (until - then.wall));
   }
   return skipped;
 }
@@ -306,8 +311,8 @@ function takeServiceIn(saved: SavedService, seeds: Map<CatalogRow, VerdictSeed>,
     row.answered = one.answered === true;
     row.doubted = one.doubted === true;
     row.drained = one.drained === true;
-    if (one.since !== undefined) row.listedSince = now.boot - (now.wall - one.since);
-    if (one.gone !== undefined) row.goneSince = now.boot - (now.wall - one.gone);
+    if (one.since !== undefined) row.listedSince = now.boot - Math.max(0, now.wall - one.since);
+    if (one.gone !== undefined) row.goneSince = now.boot - Math.max(0, now.wall - one.gone);
     if (one.loss !== undefined) row.loss = { at: one.loss.at, before: loadStrength(one.loss.before) };
     if (one.hold !== undefined) row.hold = { ...one.hold, deadSince: one.hold.deadSince };
     if (one.verdict !== undefined) seeds.set(row, one.verdict);

@@ -136,7 +136,8 @@ class Play {
     if (step.wallStep) world.stepWall(signed(step.wallStep));
     if (step.restart) {
       world.note(`restart ${JSON.stringify(step.restart)}`);
-      world.restart(duration(step.restart.downFor), step.restart.snapshot);
+      const { downFor, snapshot, wallStep } = step.restart;
+      world.restart(duration(downFor), snapshot, undefined, false, signed(wallStep));
     }
 
     if (step.epoch !== undefined) registry.epoch = step.epoch;

@@ -89,7 +89,8 @@ const step = z.strictObject({
     .strictObject({
       downFor: durationText.default('1s'),
       snapshot: z.enum(['trusted', 'untrusted', 'none']).default('trusted'),
-      prober: z.boolean().default(false),
+      /** What is done to the clock meanwhile. */
+      wallStep: z.string().default('0s'),
     })
     .optional(),
   gap: durationText.optional(),

@@ -223,12 +223,20 @@ export class World {
    * The resolver ends and another one starts on what was written, if anything.
    * @param config another one from now on
    * @param late what is not trusted is used only when two seconds have passed
+   * @param wallStep what is done to the clock meanwhile
    */
-  restart(downFor: Ms, snapshot: 'trusted' | 'untrusted' | 'none', config = this.#config, late = false): void {
+  restart(
+    downFor: Ms,
+    snapshot: 'trusted' | 'untrusted' | 'none',
+    config = this.#config,
+    late = false,
+    wallStep: Ms = 0,
+  ): void {
     this.#save();
     const saved = this.#saved;
     this.#saved = new SavedZones(saved);
     this.#boot += downFor;
+    this.#wallOffset += wallStep;
     this.prober.forgetTargets();
     this.#config = config;
     [this.#resolver, this.#responder] = this.#start();
