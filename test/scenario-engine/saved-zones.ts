@@ -55,6 +55,7 @@ export class SavedZones {
     const file = this.#files.get(name);
     if (file === undefined || resolver.zone(name)?.sources.complete !== false) return;
     const services = [...file.lines.values()].map((line) => JSON.parse(line));
-    resolver.restoreZone(name, { meta: JSON.parse(file.meta), services }, trusted, now, deferring);
+    // As the daemon does: one that is not trusted is used when there is no hurry any more.
+    resolver.restoreZone(name, { meta: JSON.parse(file.meta), services }, trusted, now, trusted && deferring);
   }
 }
