@@ -36,6 +36,7 @@ t.test('failures count together for the longest gap between two probes', async (
   ] as const) {
     const { all, note } = scene(10);
     note(all.slice(0, 3), 'timeout', 5_000);
+    note(all.slice(9), undefined, 10_000);
     t.same(note(all.slice(3, 4), 'timeout', at), events);
   }
 });
@@ -52,6 +53,7 @@ t.test(
   async (t) => {
     const { all, suspicion, note, fill } = scene(4);
     note(all.slice(0, 1), 'timeout', 5_000);
+    note(all.slice(3), undefined, 10_000);
     note(all.slice(1, 2), 'timeout', 11_000);
     note(all.slice(2, 3), 'refused', 11_000);
     t.same(fill(0.94, 12_000), []);
