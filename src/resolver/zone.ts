@@ -110,14 +110,17 @@ export class Zone {
     for (const { catalog } of this.sources.all) yield* catalog.services.keys();
   }
 
-  /** Services of which a guard holds an endpoint. What a registry keeps of a name that is an earlier one's is none. */
+  /** Services of which a guard holds an endpoint. What a registry keeps that another one's word stands for is none. */
   holding(): string[] {
-    const names = new Set<string>();
-    for (const source of this.sources.all) {
-      for (const service of source.guard.holding())
-        if (this.sources.layers.partsOf(service).some(({ layer }) => layer === source)) names.add(service.name);
-    }
-    return [...names];
+    const names = new Set(this.sources.all.flatMap(({ guard }) => [...guard.holding()].map(({ name }) => name)));
+    return [...names].filter((name) => {
+      return (
+        this.catalog.services
+          .get(name)
+          ?.rows.values()
+          .some(({ hold }) => hold !== undefined) === true
+      );
+    });
   }
 
   isStale(now: BootMs): boolean {
