@@ -90,3 +90,11 @@ t.test('what is seeded is a witness, unless it is known or of this host', async 
   suspicion.seed(seeded[0]!, seeded[0]!.address);
   t.same(note(seeded.slice(2), 'timeout', 5_000), ['began 4 failures'], 'it has failed since, and still does');
 });
+
+t.test('nothing that passes for the longest gap between two probes, of whatever service', async (t) => {
+  const { all, note } = scene(2, (n) => `10.0.0.${n}`);
+  t.same(note(all, 'timeout', 5_000), []);
+  t.same(note(all.slice(0, 1), 'timeout', 6_000), []);
+  t.same(note(all.slice(0, 1), 'timeout', 6_001), ['began 4 failures']);
+  t.same(note(all.slice(0, 1), 'refused', 7_000), ['ended 4 recovered'], 'who refuses proves the path');
+});
