@@ -101,7 +101,7 @@ t.test('what came of a list that ends half way, since its registry was replaced,
   const messages = on(worker, 'message');
   const next = async (): Promise<FromSyncWorker> => ((await messages.next()).value as [FromSyncWorker])[0];
   const order = (zones: readonly ZoneConfig[]): void => {
-    worker.postMessage({ op: 'zones', zones: zones.map(syncZone), restored: [], known: {} });
+    worker.postMessage({ op: 'zones', zones: zones.map(syncZone), restored: [], known: {}, seen: {} });
   };
   order([zone('a', join(dir, 'a.json'))]);
   const part = await next();

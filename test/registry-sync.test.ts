@@ -292,6 +292,22 @@ t.test('R6: a revision lower than seen is believed when two reads 10 s apart agr
   t.equal(memory.judge('b', '9007199254740992', 45_000)?.retryAfter, 10_000, 'not rounded');
 });
 
+t.test('R6: what was seen before a restart counts, with its lineage', async (t) => {
+  const after = (epoch: string, revision: string): RevisionMemory => {
+    const memory = new RevisionMemory();
+    memory.seed({ epoch, revision });
+    return memory;
+  };
+  const memory = after('a+2', '100.7');
+  t.equal(memory.judge('a', '100.7', 0), undefined);
+  t.equal(memory.lineage, 2);
+  t.equal(after('a', '100.7').judge('a', '99.8', 0)?.retryAfter, 10_000);
+  t.equal(after('a', '100.7').judge('b', '1.1', 0), undefined, 'R7: another epoch');
+  t.equal(after('a', '100.7').judge('a', '9', 0), undefined, 'of other datacenters');
+  t.equal(after('a', 'nonsense').judge('a', '1', 0), undefined);
+  t.equal(after('a+b', '9').judge('a+b', '8', 0)?.retryAfter, 10_000, 'a plus of its own');
+});
+
 t.test('the first change of a quiet registry is passed on at once, those of a busy one put together', async (t) => {
   const batch = new ChangeBatch();
   const change = (services: Listing[], gone: string[] = [], revision = '1') =>

@@ -10,6 +10,12 @@ export interface Regress {
   readonly retryAfter: Ms;
 }
 
+export interface SeenRevision {
+  /** With the lineage behind a plus, where there was another than the first. */
+  readonly epoch: string;
+  readonly revision: string;
+}
+
 /** Numbers that only grow, each for itself; most sources have one. */
 type Revision = readonly bigint[];
 
@@ -22,10 +28,22 @@ export class RevisionMemory {
   /** How often a lower revision was believed in the end. */
   lineage = 0;
 
+  /** What was seen before this process, or thread, began. What makes no sense is left. */
+  seed({ epoch, revision: text }: SeenRevision): void {
+    if (!/^\d+(\.\d+)*$/.test(text)) return;
+    const plus = epoch.lastIndexOf('+');
+    const lineage = plus < 0 ? '' : epoch.slice(plus + 1);
+    const known = /^[1-9]\d{0,8}$/.test(lineage);
+    this.lineage = known ? Number(lineage) : 0;
+    this.#adopt(known ? epoch.slice(0, plus) : epoch, parse(text));
+  }
+
   /** What is wrong with a list of this revision; undefined when it may be believed. A new epoch begins anew (R7). */
   judge(epoch: string, text: string, now: BootMs): Regress | undefined {
     const revision = parse(text);
-    if (epoch !== this.#epoch || reaches(revision, this.#highest)) return this.#adopt(epoch, revision);
+    // Of other datacenters than before, another count of numbers tells nothing of each.
+    const comparable = epoch === this.#epoch && revision.length === this.#highest.length;
+    if (!comparable || reaches(revision, this.#highest)) return this.#adopt(epoch, revision);
     const doubt = this.#doubt;
     const agrees = doubt !== undefined && reaches(revision, doubt.revision);
     if (agrees && now - doubt.at >= AGREE_MS) {

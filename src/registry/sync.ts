@@ -8,7 +8,7 @@ import type { LookUp } from './look-up.js';
 import { LATE, OneFlight } from './one-flight.js';
 import { Pace } from './pace.js';
 import type { Report } from './registry.js';
-import { RevisionMemory } from './revision-memory.js';
+import { RevisionMemory, type SeenRevision } from './revision-memory.js';
 import { type After, after as realAfter } from './timers.js';
 
 export interface SyncLoopOptions {
@@ -21,6 +21,8 @@ export interface SyncLoopOptions {
   readonly watchFailed: (reason: string) => void;
   /** The source is asked with other credentials from now on: these files were replaced. */
   readonly renewed?: (files: readonly string[]) => void;
+  /** R6: what the source was known to have come to before this loop began. */
+  readonly seen?: SeenRevision | undefined;
   /** Absent: the timers of node. */
   readonly after?: After;
 }
@@ -62,6 +64,7 @@ export class SyncLoop {
     this.#after = options.after ?? realAfter;
     this.#flight = new OneFlight(this.#after);
     this.#pace = new Pace(adapter.pace, options.random);
+    if (options.seen !== undefined) this.#revisions.seed(options.seen);
   }
 
   /** @param restored true when the zone already answers from a snapshot: the first poll may wait (R3) */

@@ -183,6 +183,7 @@ class Daemon {
       },
       onSeeks: ({ zone, loop }, seeking) => this.#seeking.set(loop, seeking ? zone : undefined),
       known: () => this.#resolver.knownServices(),
+      seen: () => this.#resolver.seenRevisions(),
       onSnapshotProblem: (zone, reason) => this.#snapshots.problem(zone, reason),
       onSnapshotWritten: (zone, wall, bytes) => this.#snapshots.wrote(zone, wall, bytes),
       onSnapshotWanted: () => this.#snapshots.wantFull(),

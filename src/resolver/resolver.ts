@@ -24,6 +24,7 @@ import { LookUps } from './look-ups.js';
 import { ReportDesk } from './report-desk.js';
 import { serviceStatus, zoneStatus } from './status.js';
 import { tellSuspicion } from './suspicion-log.js';
+import type { SeenRevisions } from './sync-messages.js';
 import { Zone } from './zone.js';
 import { exportZone, takeDelta, type ZoneDelta } from './zone-delta.js';
 import { listenIndexes, nameservers, type ZoneDeps } from './zone-deps.js';
@@ -268,6 +269,11 @@ export class Resolver {
   knownServices(): Record<string, readonly string[]> {
     const onDemand = [...this.#zones.values()].filter(({ demand }) => demand !== undefined);
     return Object.fromEntries(onDemand.map((zone) => [zone.key, zone.lookUps.order()]));
+  }
+
+  /** R6: how far each registry was when it was believed last. */
+  seenRevisions(): SeenRevisions {
+    return Object.fromEntries([...this.#zones].map(([key, { sources }]) => [key, sources.seenRevisions()]));
   }
 
   get zones(): Iterable<Zone> {

@@ -12,6 +12,7 @@ import type { Ms, WallMs } from '../system/clock.js';
 import type { Log } from './resolver.js';
 import {
   type FromSyncWorker,
+  type SeenRevisions,
   type SyncSource,
   type SyncWorkerData,
   type SyncZone,
@@ -35,6 +36,8 @@ export interface SyncLinkOptions {
   readonly onSeeks?: (source: SyncSource, seeking: boolean) => void;
   /** R33: what zones on demand know, most recently asked first: for a worker that knows nothing yet. */
   readonly known?: () => Readonly<Record<string, readonly string[]>>;
+  /** R6: how far the registries were, by this process or the one before. */
+  readonly seen?: () => SeenRevisions;
   /** A zone's snapshot cannot be written: said once, and once, with undefined, when it can again. */
   readonly onSnapshotProblem: (zone: string, reason: string | undefined) => void;
   readonly onSnapshotWritten?: (zone: string, wall: WallMs, bytes: number) => void;
@@ -81,7 +84,7 @@ export class SyncLink {
     this.#zones = zones.map(syncZone);
     // A loop that begins anew has been told nothing.
     this.#asked.clear();
-    this.#post({ op: 'zones', zones: this.#zones, restored: [], known: this.#known() });
+    this.#post({ op: 'zones', zones: this.#zones, restored: [], ...this.#memories() });
   }
 
   /** R33: asks the registry of a zone for a service; `onLookedUp` is called, unless the worker dies. */
@@ -177,7 +180,7 @@ export class SyncLink {
       this.#worker = undefined;
       this.#died(reason === '' ? `exit code ${code}` : reason, performance.now() - started);
     });
-    this.#post({ op: 'zones', zones: this.#zones, restored: this.#restored, known: this.#known() });
+    this.#post({ op: 'zones', zones: this.#zones, restored: this.#restored, ...this.#memories() });
     this.#restored = [];
     this.#options.onSnapshotWanted();
   }
@@ -191,8 +194,9 @@ export class SyncLink {
     this.#respawn = setTimeout(() => this.#spawn(), restartInMs);
   }
 
-  #known(): Readonly<Record<string, readonly string[]>> {
-    return this.#options.known?.() ?? {};
+  /** What a worker, or a loop in it, that begins anew cannot know. */
+  #memories(): Pick<Extract<ToSyncWorker, { op: 'zones' }>, 'known' | 'seen'> {
+    return { known: this.#options.known?.() ?? {}, seen: this.#options.seen?.() ?? {} };
   }
 
   #post(message: ToSyncWorker): void {

@@ -5,6 +5,7 @@ import type { LookUp } from '../registry/look-up.js';
 import type { ListingFacts } from '../registry/packed-listings.js';
 import type { Report } from '../registry/registry.js';
 import type { HostFound } from '../registry/registry-hosts.js';
+import type { SeenRevision } from '../registry/revision-memory.js';
 import type { Ms, WallMs } from '../system/clock.js';
 
 /** A zone as far as syncing goes. */
@@ -45,6 +46,9 @@ export interface SyncWorkerData {
   readonly machine: string | undefined;
 }
 
+/** R6: how far each registry was known to be, by its zone and its identity. */
+export type SeenRevisions = Readonly<Record<string, Readonly<Record<string, SeenRevision>>>>;
+
 export type ToSyncWorker =
   /** `restored`: names of zones that answer from a snapshot already (R3). */
   | {
@@ -53,6 +57,7 @@ export type ToSyncWorker =
       readonly restored: readonly string[];
       /** R33: services of zones on demand, most recently asked first. */
       readonly known: Readonly<Record<string, readonly string[]>>;
+      readonly seen: SeenRevisions;
     }
   /** R33: of a zone on demand. */
   | { readonly op: 'know'; readonly zone: string; readonly add: readonly string[]; readonly drop: readonly string[] }

@@ -8,7 +8,14 @@ import type { Report } from '../registry/registry.js';
 import { type HostFound, RegistryHosts } from '../registry/registry-hosts.js';
 import { SyncLoop } from '../registry/sync.js';
 import { bootClock } from '../system/boot-clock.js';
-import type { FromSyncWorker, SyncSource, SyncWorkerData, SyncZone, ToSyncWorker } from './sync-messages.js';
+import type {
+  FromSyncWorker,
+  SeenRevisions,
+  SyncSource,
+  SyncWorkerData,
+  SyncZone,
+  ToSyncWorker,
+} from './sync-messages.js';
 
 interface RunningZone {
   /** What it was started with. */
@@ -49,7 +56,7 @@ class SyncWorker {
   #take(message: ToSyncWorker): void {
     switch (message.op) {
       case 'zones':
-        this.#setZones(message.zones, new Set(message.restored), message.known);
+        this.#setZones(message.zones, new Set(message.restored), message.known, message.seen);
         break;
       case 'know':
         this.#demanded(message.zone)?.loop.know(message.add, message.drop);
@@ -98,6 +105,7 @@ class SyncWorker {
     zones: readonly SyncZone[],
     restored: ReadonlySet<string>,
     known: Readonly<Record<string, readonly string[]>>,
+    seen: SeenRevisions,
   ): void {
     const wanted = new Map(zones.map((zone) => [zone.name, JSON.stringify(zone)]));
     for (const [name, { settings, loops }] of this.#zones) {
@@ -114,7 +122,7 @@ class SyncWorker {
     }
     for (const zone of zones) {
       if (this.#zones.has(zone.name)) continue;
-      const loops = new Map(zone.registries.map((config, index) => this.#loop(zone, config, index)));
+      const loops = new Map(zone.registries.map((config, index) => this.#loop(zone, config, index, seen[zone.name])));
       this.#zones.set(zone.name, { settings: JSON.stringify(zone), loops });
       this.#demanded(zone.name)?.loop.adapter.onDemand?.order(known[zone.name] ?? []);
       for (const loop of loops.values()) loop.start(restored.has(zone.name));
@@ -136,7 +144,12 @@ class SyncWorker {
     void loop.lookUp(service, (found) => this.#send({ op: 'looked-up', source, service, found }));
   }
 
-  #loop(zone: SyncZone, config: RegistryConfig, registry: number): [number, SyncLoop] {
+  #loop(
+    zone: SyncZone,
+    config: RegistryConfig,
+    registry: number,
+    seen: SeenRevisions[string] = {},
+  ): [number, SyncLoop] {
     const adapter = openAdapter(config, { ...zone, lookup: this.#hosts.lookup });
     const id = ++this.#lastLoop;
     this.#live.set(id, () => undefined);
@@ -149,6 +162,7 @@ class SyncWorker {
       emit: (report) => this.#report(source, report),
       watchFailed: (reason) => this.#send({ op: 'watch-failed', source, reason }),
       renewed: (files) => this.#send({ op: 'renewed', source, files }),
+      seen: seen[adapter.identity],
     });
     return [id, loop];
   }

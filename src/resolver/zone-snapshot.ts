@@ -285,7 +285,7 @@ function placesOf(saved: ReadonlyMap<number, SavedSource>, sources: readonly Zon
 /** @param same it is what this very registry had */
 function takeSourceIn(source: ZoneSource, facts: SavedSource, same: boolean, now: Instant): void {
   source.epoch = facts.epoch;
-  source.revision = facts.revision;
+  source.revision = same ? facts.revision : undefined;
   source.isPart = facts.part === true && !source.onDemand;
   source.hearing.clock.restore(facts.heard);
   if (facts.lastConfirmed !== undefined)

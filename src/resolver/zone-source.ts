@@ -137,7 +137,8 @@ export class ZoneSource implements Layer {
     this.trusted = true;
     this.isPart = false;
     this.epoch = report.epoch;
-    this.revision = report.revision;
+    // A change may be of a part that has none of its own: what was seen before stands.
+    this.revision = report.revision ?? (report.kind === 'change' ? this.revision : undefined);
     this.rejected = report.rejected;
     this.#firstTaken = first;
     return true;

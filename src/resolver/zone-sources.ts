@@ -5,6 +5,7 @@ import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import type { ZoneConfig } from '../config/types.js';
 import { registryIdentity } from '../registry/identity.js';
+import type { SeenRevision } from '../registry/revision-memory.js';
 import type { BootMs, Instant } from '../system/clock.js';
 import type { Log } from './events.js';
 import type { HostTable } from './host-table.js';
@@ -64,6 +65,15 @@ export class ZoneSources {
   get from(): 'registry' | 'snapshot' | 'none' {
     if (this.#all.some(({ from }) => from === 'snapshot')) return 'snapshot';
     return this.#all.some(({ from }) => from === 'registry') ? 'registry' : 'none';
+  }
+
+  /** R6: how far each was when it was believed last, by its identity. */
+  seenRevisions(): Record<string, SeenRevision> {
+    return Object.fromEntries(
+      this.#all.flatMap(({ identity, epoch, revision, trusted }) =>
+        trusted && epoch !== undefined && revision !== undefined ? [[identity, { epoch, revision }]] : [],
+      ),
+    );
   }
 
   /** What is not known here is not there: every registry has said what it has, now or before a restart. */
