@@ -90,7 +90,7 @@ export function framed(...messages: readonly Uint8Array[]): Buffer {
 }
 
 /** One question over UDP; undefined when no answer comes from the address that was asked within `patience` ms. */
-export function askUdp(at: ListenAddress, message: Uint8Array, patience = 3_000): Promise<Reply | undefined> {
+export function askUdp(at: ListenAddress, message: Uint8Array, patience = 12_000): Promise<Reply | undefined> {
   return new Promise((resolve) => {
     const socket = createSocket(at.address.includes(':') ? 'udp6' : 'udp4');
     const done = (reply: Reply | undefined): void => {

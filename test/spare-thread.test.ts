@@ -35,7 +35,7 @@ for (const transport of ['batched', 'portable'] as const) {
     await spares(served, 1);
     const answers = async (): Promise<boolean> => (await askUdp(at(served), WEB, 200)) !== undefined;
 
-    void askUdp(at(served), DIE);
+    void askUdp(at(served), DIE, 3_000);
     await until(() => deaths(served).length === 1);
     // Batched: the socket lives on, and what comes meanwhile waits in it.
     if (transport === 'batched') t.match((await askUdp(at(served), WEB))?.answers, [{ address: '10.0.0.1' }]);
@@ -44,7 +44,7 @@ for (const transport of ['batched', 'portable'] as const) {
     t.equal(named(served, 'udp-0').length, 1, 'no other was made');
 
     await spares(served, 2);
-    void askUdp(at(served), DIE);
+    void askUdp(at(served), DIE, 3_000);
     await until(() => deaths(served).length === 2);
     await until(answers);
     t.match(deaths(served)[1], { thread: 'udp-0', next: 'a new thread in 100 ms' });
