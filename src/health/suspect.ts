@@ -16,6 +16,8 @@ const FAMILY_SERVICES = 2;
 const FAMILY_NETWORKS = 2;
 /** So many begin to fail, and nothing passes any more: even if the fault is not here, nobody is better to be answered. */
 const LAST_FAILING = 2;
+/** What passes takes its time, too. */
+const PASSING_MS: Ms = 1_000;
 const END_SHARE = 0.1;
 /** From then on anything that passes ends it: so much for a real outage of a third. */
 const TRUST_AFTER_MS: Ms = 120_000;
@@ -144,11 +146,14 @@ export class Suspicion<One extends Witness> {
     }
     this.#notedAt = Math.max(this.#notedAt, at);
     if (failure === undefined) {
+      // Whoever was cut off would have turned.
+      const ended = one.stance?.turned ? NO_EVENTS : this.#endLast(at, false);
       this.#pass(one, family);
+      if (ended.length > 0) return ended;
       const trusted = !this.#full && side.since !== undefined && at - side.since >= TRUST_AFTER_MS;
       return trusted ? [this.#end(family, at, 'trusted')] : this.#maybeRecover(family, at);
     }
-    const ended = path ? NO_EVENTS : this.#endLast(at);
+    const ended = path ? NO_EVENTS : this.#endLast(at, true);
     const { stance } = one;
     // What failed before turns again only when it now proves the path.
     if (stance === undefined || (stance.turned && !(stance.path && !path)))
@@ -159,6 +164,8 @@ export class Suspicion<One extends Witness> {
     this.#turn({ family, turned: true, one, at, until, path, ...where, older: undefined, newer: undefined });
     if (!path) return [...ended, ...this.#maybeRecover(family, at)];
     this.#unproven++;
+    // There is more reason by now, which does not end so soon.
+    if (side.last && (this.#isWholeHost || this.#failsWhole(side))) side.last = false;
     if (side.since !== undefined) return NO_EVENTS;
     const last = this.#maybeBeginLast(at, interval);
     return last.length > 0 ? last : this.#maybeBegin(at);
@@ -170,6 +177,7 @@ export class Suspicion<One extends Witness> {
     this.#full = fill >= CONNTRACK_SHARE;
     if (!was && !this.#full) return NO_EVENTS;
     this.#prune(now);
+    if (this.#full) for (const family of FAMILIES) this.#sides[family].last = false;
     return FAMILIES.flatMap((family) =>
       !this.#full
         ? this.#maybeRecover(family, now)
@@ -223,7 +231,8 @@ export class Suspicion<One extends Witness> {
 
   /** Nothing has passed for a whole interval, in which all that is probed so often had its turn. */
   #maybeBeginLast(now: BootMs, interval: Ms): readonly SuspectEvent<One>[] {
-    if (this.#unproven < LAST_FAILING || now - this.#provenAt <= WINDOW_INTERVALS * interval) return NO_EVENTS;
+    if (this.#unproven < LAST_FAILING || now - this.#provenAt <= WINDOW_INTERVALS * interval + PASSING_MS)
+      return NO_EVENTS;
     this.#prune(now, this.#provenAt);
     return FAMILIES.flatMap((family) => {
       const { since, path } = this.#sides[family];
@@ -231,16 +240,19 @@ export class Suspicion<One extends Witness> {
     });
   }
 
-  /** The path is proven, so there is another reason that nothing passes. */
-  #endLast(now: BootMs): readonly SuspectEvent<One>[] {
-    return FAMILIES.flatMap((family) => (this.#sides[family].last ? [this.#end(family, now, 'recovered')] : []));
+  /**
+   * The path is proven, so there is another reason that nothing passes.
+   * @param again by a failure, which may be one of this host all the same: what turned may turn again
+   */
+  #endLast(now: BootMs, again: boolean): readonly SuspectEvent<One>[] {
+    return FAMILIES.flatMap((family) => (this.#sides[family].last ? [this.#end(family, now, 'recovered', again)] : []));
   }
 
   #maybeBegin(now: BootMs): readonly SuspectEvent<One>[] {
     if (!this.#looksBad()) return NO_EVENTS;
     this.#prune(now);
     if (!this.#looksBad()) return NO_EVENTS;
-    const whole = this.#isWide(BEGIN_SERVICES, BEGIN_NETWORKS) && this.#overallShare() > BEGIN_SHARE;
+    const whole = this.#isWholeHost;
     const events: SuspectEvent<One>[] = [];
     for (const family of FAMILIES) {
       const side = this.#sides[family];
@@ -262,13 +274,17 @@ export class Suspicion<One extends Witness> {
 
   /** Cheap, and never less than the truth: what has left the window may still be in the sums. */
   #looksBad(): boolean {
-    if (this.#isWide(BEGIN_SERVICES, BEGIN_NETWORKS) && this.#overallShare() > BEGIN_SHARE) return true;
+    if (this.#isWholeHost) return true;
     return (
       FAMILIES.some((family) => {
         const { since, path, passed } = this.#sides[family];
         return since === undefined && path > 0 && passed === 0;
       }) && this.#isWide(FAMILY_SERVICES, FAMILY_NETWORKS)
     );
+  }
+
+  get #isWholeHost(): boolean {
+    return this.#isWide(BEGIN_SERVICES, BEGIN_NETWORKS) && this.#overallShare() > BEGIN_SHARE;
   }
 
   #isWide(services: number, networks: number): boolean {
@@ -305,14 +321,20 @@ export class Suspicion<One extends Witness> {
     }
   }
 
-  #end(family: Family, now: BootMs, why: 'recovered' | 'trusted' | 'silence'): SuspectEvent<One> {
+  /** @param again those that turned passed before, as far as is known */
+  #end(
+    family: Family,
+    now: BootMs,
+    why: 'recovered' | 'trusted' | 'silence',
+    again = why === 'silence',
+  ): SuspectEvent<One> {
     const side = this.#sides[family];
     const lasted = now - side.since!;
     side.since = undefined;
     side.last = false;
     this.#unproven = 0;
     for (const { one, path } of side.turned) {
-      if (why === 'silence' && path) this.#pass(one, family);
+      if (again && path) this.#pass(one, family);
       else this.#clear(one);
     }
     return { kind: 'ended', family, lasted, why };
