@@ -10,6 +10,7 @@ import { readQuestion } from '../src/forward/question.js';
 import { belongsTo, encodeUpstreamQuery, readReply } from '../src/forward/upstream-message.js';
 import { decode } from './answers-fixture.js';
 import { a, Client, nobody, say, soa, upstream } from './forward-fixture.js';
+import { freePort } from './ports.js';
 import { askUdp, framed, pause, question, TcpClient, until } from './server-fixture.js';
 
 const option = (code: number, text: string) =>
@@ -249,7 +250,7 @@ t.test('nothing that an upstream sends does harm', async (t) => {
 const nsd = spawnSync('nsd', ['-v']).error === undefined;
 t.test('before a real server', { skip: nsd ? false : 'nsd is not installed' }, async (t) => {
   const folder = t.testdir();
-  const { port } = await nobody();
+  const port = await freePort();
   mkdirSync(join(folder, 'zones'));
   const text = Array.from({ length: 30 }, (_, i) => `big 60 IN TXT "${i}-${'x'.repeat(100)}"`).join('\n');
   writeFileSync(
