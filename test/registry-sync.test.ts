@@ -304,6 +304,7 @@ t.test('R6: what was seen before a restart counts, with its lineage', async (t) 
   t.equal(after('a', '100.7').judge('a', '99.8', 0)?.retryAfter, 10_000);
   t.equal(after('a', '100.7').judge('b', '1.1', 0), undefined, 'R7: another epoch');
   t.equal(after('a', '100.7').judge('a', '9', 0), undefined, 'of other datacenters');
+  t.equal(after('a', '9.9.9.9').judge('a', '1.1.1.1', 0), undefined, 'of several datacenters');
   t.equal(after('a', 'nonsense').judge('a', '1', 0), undefined);
   t.equal(after('a+b', '9').judge('a+b', '8', 0)?.retryAfter, 10_000, 'a plus of its own');
 });

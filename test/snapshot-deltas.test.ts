@@ -134,3 +134,13 @@ t.test(
     t.same([...snapshots.problems.keys()], [], 'nor by a write that was under way');
   },
 );
+
+t.test('a command that changes nothing is answered by a write, too (R29)', async (t) => {
+  const { at, resolver, snapshots, sent } = scene();
+  resolver.report(ZONE, 0, list(1), at(0));
+  sent(1_000);
+  snapshots.wrote(ZONE, at(1_000).wall, 1);
+  const answer = snapshots.saved([ZONE], () => sent(3_000));
+  snapshots.wrote(ZONE, at(3_000).wall, 1);
+  t.equal(await answer, undefined);
+});

@@ -132,7 +132,10 @@ export class ConsulDatacenter {
     const mayDiffer = (name: string): boolean =>
       this.#mirror.has(name) && !this.#hot.has(name) && !plan.isVerified('service', name);
     if (!plan.unexplained) return;
-    for (const name of this.#seekPace.pick(names.filter(mayDiffer))) void this.#reader.readAside(name, this.#news);
+    for (const name of this.#seekPace.pick(names.filter(mayDiffer))) {
+      // What nobody thought of is met where the service is read like any other.
+      this.#reader.readAside(name, this.#news).catch(() => plan.want([name]));
+    }
   }
 
   /** Another token may see something else, at the same indexes: the next `refresh` reads all services. */

@@ -278,6 +278,7 @@ export class ConsulReader {
   async #readService(name: string, how: How, signal: AbortSignal): Promise<Failure | undefined> {
     const path = servicePath(name);
     const at = this.plan.begin(name);
+    const known = this.#indexes.get(path);
     const reply = await this.#read(path, how, signal);
     this.plan.end(name);
     this.#options.ended();
@@ -288,6 +289,8 @@ export class ConsulReader {
     const failure = isFailure(reply) ? reply : this.takeWatched(name, reply);
     if (failure !== undefined) {
       this.plan.failed(name);
+      // Another answer overtook it: it is read once more.
+      if (this.#indexes.get(path) !== known) return undefined;
       this.failed.set(name, failure.reason);
       return { ...failure, reason: `${path}: ${failure.reason}` };
     }

@@ -7,6 +7,7 @@ import type { LookupFunction } from 'node:net';
 import type { Cidr, EtcdRegistryConfig, LimitsConfig } from '../config/types.js';
 import type { Ms } from '../system/clock.js';
 import type { Adapter, Delivery, Failure, Follower, Observation, PollContext, Presence } from './adapter.js';
+import { sleep } from './consul-watch.js';
 import { CredentialFiles } from './credential-files.js';
 import { EtcdChanges } from './etcd-changes.js';
 import { decode, EtcdGateway, encode, type RangeReply, rangeEnd, type WatchMessage } from './etcd-gateway.js';
@@ -35,7 +36,7 @@ export interface EtcdRegistryOptions {
 /** For one member to give a whole list. */
 const LIST_MS: Ms = 10_000;
 const LIVENESS_MS: Ms = 5_000;
-/** Of the time for a liveness read, for one member where there are several: the one that is watched, then the others. */
+/** Of the time for a liveness read: then the other members are asked, too, and so long each of them has to answer. */
 const TURN_SHARE = 0.45;
 /** Liveness reads come as often as this, however long `softTtl`. */
 const MAX_INTERVAL_MS: Ms = 60_000;
@@ -143,32 +144,44 @@ export class EtcdRegistry implements Adapter, Follower {
   async present(signal: AbortSignal): Promise<Presence> {
     const known = this.#known;
     if (known === undefined) return { kind: 'lost' };
-    const head = await this.#headAt(known.endpoint, signal);
-    if ('reason' in head) return this.#elsewhere(known.endpoint, head, signal);
+    const several = this.#endpoints.length > 1;
+    const deadline = (several ? 2 * TURN_SHARE : 1) * this.presenceDeadline;
+    const first = this.#headAt(known.endpoint, deadline, signal);
+    const soon = several ? await Promise.race([first, sleep(deadline / 2, signal)]) : await first;
+    // It may be slow, as the others are then: where it answers in the end, they do not count.
+    const others =
+      several && (soon === undefined || 'reason' in soon) ? this.#others(known.endpoint, signal) : undefined;
+    const head = await first;
+    if ('reason' in head) return (await others)?.(head) ?? head;
     if (head.epoch !== known.epoch || head.revision < known.revision) return { kind: 'lost' };
     const missed = head.count !== known.mirror.size || head.newest > known.newest;
     return missed ? { kind: 'behind' } : { kind: 'same' };
   }
 
-  /** A member does not answer any more. Where another one does, the source is well: it is read, and watched, there. */
-  async #elsewhere(endpoint: string, failure: Failure, signal: AbortSignal): Promise<Presence> {
-    const failures = new Map([[this.#endpoints.indexOf(endpoint), failure]]);
+  /**
+   * Asks the other members. Resolves with what it comes to when the one that is watched has failed: where another one
+   * answers, the source is well, and is read and watched there.
+   */
+  async #others(endpoint: string, signal: AbortSignal): Promise<(failure: Failure) => Presence> {
+    const watched = this.#endpoints.indexOf(endpoint);
+    const failures = new Map<number, Failure>();
     const asked = this.#endpoints.map(async (other, index) => {
-      const head = failures.get(index) ?? (await this.#headAt(other, signal));
+      if (index === watched) throw new Error('it is asked already');
+      const head = await this.#headAt(other, TURN_SHARE * this.presenceDeadline, signal);
       if (!('reason' in head)) return index;
       failures.set(index, head);
       throw new Error(head.reason);
     });
     const answered = await Promise.any(asked).catch(() => undefined);
-    if (answered === undefined) return this.#members.together(failures);
-    this.#members.answered(answered);
-    return { kind: 'lost' };
+    return (failure) => {
+      if (answered === undefined) return this.#members.together(failures.set(watched, failure));
+      this.#members.answered(answered);
+      return { kind: 'lost' };
+    };
   }
 
-  async #headAt(endpoint: string, signal: AbortSignal): Promise<Head | Failure> {
+  async #headAt(endpoint: string, deadline: Ms, signal: AbortSignal): Promise<Head | Failure> {
     const query = { ...this.#range(), limit: '1', sort_order: 'DESCEND', sort_target: 'MOD', keys_only: true };
-    // The others are asked when the first has not answered.
-    const deadline = this.#endpoints.length > 1 ? TURN_SHARE * this.presenceDeadline : this.presenceDeadline;
     const reply = await this.#gateway.range(endpoint, query, signal, deadline);
     return isFailure(reply) ? reply : readHead(reply);
   }

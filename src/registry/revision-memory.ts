@@ -10,6 +10,9 @@ export interface Regress {
   readonly retryAfter: Ms;
 }
 
+/** Of one datacenter at most: of several it is not told which they were, or were heard. */
+const SEEDED = /^\d+(\.\d+){0,2}$/;
+
 export interface SeenRevision {
   /** With the lineage behind a plus, where there was another than the first. */
   readonly epoch: string;
@@ -30,7 +33,7 @@ export class RevisionMemory {
 
   /** What was seen before this process, or thread, began. What makes no sense is left. */
   seed({ epoch, revision: text }: SeenRevision): void {
-    if (!/^\d+(\.\d+)*$/.test(text)) return;
+    if (!SEEDED.test(text)) return;
     const plus = epoch.lastIndexOf('+');
     const lineage = plus < 0 ? '' : epoch.slice(plus + 1);
     const known = /^[1-9]\d{0,8}$/.test(lineage);

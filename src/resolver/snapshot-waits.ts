@@ -35,6 +35,10 @@ export class SnapshotWaits {
     this.#end(zone, () => true, problem);
   }
 
+  has(zone: string): boolean {
+    return this.#waits.has(zone);
+  }
+
   get zones(): string[] {
     return [...this.#waits.keys()];
   }

@@ -124,7 +124,8 @@ export class Snapshots {
       // Lines of registries that stand elsewhere now, or are gone, are of no use.
       const full = this.#full.has(key) || sent?.registry !== registry;
       const since = now.boot - (sent?.at ?? Number.NEGATIVE_INFINITY);
-      if (!full && since < IN_FORCE_MS && !zone.unsaved.some) continue;
+      // Who waits is told by a write, whether there is news or not.
+      if (!full && since < IN_FORCE_MS && !zone.unsaved.some && !this.#waits.has(key)) continue;
       // What changes again before the file may be written again is not worth a line of its own.
       const pause = pauseAfter(this.#written.get(key)?.bytes ?? 0);
       if (!full && !last && since < pause && !this.#partial.has(key)) continue;
