@@ -232,6 +232,22 @@ t.test('R7: a store that begins again has an index that went back, or another tr
   t.match(await poll(registry), { epoch: 'two.consul' }, 'the last word stands');
 });
 
+t.test('R6: a backup from between the first list and the last change is doubted, too', async (t) => {
+  const fake = await fakeConsul(t);
+  fake.set('a', instance('a', '10.0.0.1'));
+  fake.set('b', instance('b', '10.0.0.2'));
+  const { rows, reports } = following(t, registryOf(t, fake));
+  await until('the list', () => rows.size === 2);
+  await until('the watches', () => fake.count(/index=/) >= 4);
+  for (let i = 0; i < 20; i++) fake.set('a', instance('a', '10.0.0.1', { port: 80 + i }));
+  await until('the last change', () => rows.get('a')?.[0]?.port === 99);
+  fake.wipe(20);
+  fake.set('a', instance('a', '10.0.0.1', { port: 80 }));
+  await until('its doubt', () => reports.some(({ kind }) => kind === 'unbelievable'));
+  t.match(reports.at(-1), { kind: 'unbelievable', reason: /^revision went back from/ });
+  t.equal(rows.has('b'), true);
+});
+
 t.test('what cannot be read takes nothing away', async (t) => {
   const fake = await fakeConsul(t);
   fake.set('a', instance('a', '10.0.0.1'));

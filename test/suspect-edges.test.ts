@@ -97,24 +97,24 @@ const near = (n: number): string => `10.0.0.${n + 1}`;
 t.test('nothing passes any more when an interval and what a pass may take are over', async (t) => {
   const { all, note } = scene(3, near);
   t.same(note(all.slice(0, 2), 'timeout', 6_000), []);
-  t.same(note(all.slice(0, 1), 'timeout', 7_000), []);
-  t.same(note(all.slice(0, 1), 'timeout', 7_001), ['began 4 failures']);
+  t.same(note(all.slice(0, 1), 'timeout', 7_250), []);
+  t.same(note(all.slice(0, 1), 'timeout', 7_251), ['began 4 failures']);
   t.same(note(all.slice(2), undefined, 8_000), ['ended 4 recovered'], 'one that is cut off would have failed');
 });
 
 t.test('a failure that is no timeout ends that, and it begins again where nothing passes all the same', async (t) => {
   const { all, note } = scene(3, near);
   note(all.slice(0, 2), 'timeout', 6_000);
-  t.same(note(all.slice(0, 1), 'timeout', 7_001), ['began 4 failures']);
+  t.same(note(all.slice(0, 1), 'timeout', 7_251), ['began 4 failures']);
   t.same(note(all.slice(2), 'bad-status', 8_000), ['ended 4 recovered'], 'it may prove the path');
   t.same(note(all.slice(0, 2), 'timeout', 12_000), []);
-  t.same(note(all.slice(0, 1), 'timeout', 15_001), ['began 4 failures']);
+  t.same(note(all.slice(0, 1), 'timeout', 15_251), ['began 4 failures']);
 });
 
 t.test('what began with a few, and is seen to be all of them, ends when most pass again', async (t) => {
   const { all, note } = scene(10);
   note(all.slice(0, 2), 'timeout', 6_000);
-  t.same(note(all.slice(0, 1), 'timeout', 7_001), ['began 4 failures']);
+  t.same(note(all.slice(0, 1), 'timeout', 7_251), ['began 4 failures']);
   t.same(note(all.slice(2, 9), 'timeout', 8_000), []);
   t.same(note(all.slice(9), 'bad-status', 9_000), []);
   t.same(note(all.slice(0, 8), undefined, 10_000), []);
@@ -124,7 +124,7 @@ t.test('what began with a few, and is seen to be all of them, ends when most pas
 t.test('a full connection tracking table is a reason that no failure takes away', async (t) => {
   const { all, note, fill } = scene(3, near);
   note(all.slice(0, 2), 'timeout', 6_000);
-  t.same(note(all.slice(0, 1), 'timeout', 7_001), ['began 4 failures']);
-  t.same(fill(0.96, 7_500), ['began 6 conntrack']);
+  t.same(note(all.slice(0, 1), 'timeout', 7_251), ['began 4 failures']);
+  t.same(fill(0.96, 7_700), ['began 6 conntrack']);
   t.same(note(all.slice(2), 'refused', 8_000), []);
 });

@@ -16,8 +16,8 @@ const FAMILY_SERVICES = 2;
 const FAMILY_NETWORKS = 2;
 /** So many begin to fail, and nothing passes any more: even if the fault is not here, nobody is better to be answered. */
 const LAST_FAILING = 2;
-/** What passes takes its time, too. */
-const PASSING_MS: Ms = 1_000;
+/** More than the longest gap between two passes, and less than the third failure of a row takes to come. */
+const LAST_INTERVALS = 1.45;
 const END_SHARE = 0.1;
 /** From then on anything that passes ends it: so much for a real outage of a third. */
 const TRUST_AFTER_MS: Ms = 120_000;
@@ -231,8 +231,7 @@ export class Suspicion<One extends Witness> {
 
   /** Nothing has passed for a whole interval, in which all that is probed so often had its turn. */
   #maybeBeginLast(now: BootMs, interval: Ms): readonly SuspectEvent<One>[] {
-    if (this.#unproven < LAST_FAILING || now - this.#provenAt <= WINDOW_INTERVALS * interval + PASSING_MS)
-      return NO_EVENTS;
+    if (this.#unproven < LAST_FAILING || now - this.#provenAt <= LAST_INTERVALS * interval) return NO_EVENTS;
     this.#prune(now, this.#provenAt);
     return FAMILIES.flatMap((family) => {
       const { since, path } = this.#sides[family];

@@ -121,7 +121,7 @@ export class ConsulRegistry extends ConsulAdapter implements Adapter, Follower, 
     return {
       kind: 'list',
       epoch: this.#source.epoch,
-      revision: this.#datacenters.map((datacenter) => datacenter.revision ?? '0').join('.'),
+      revision: this.#revision,
       services,
       ...(this.#source.namesNodes ? { nodes: this.#nodes() } : {}),
       releases: this.#source.marks.releases,
@@ -147,10 +147,16 @@ export class ConsulRegistry extends ConsulAdapter implements Adapter, Follower, 
     return { ...this.#marksAlone(), services, gone, ...(nodesChanged ? { nodes: this.#nodes() } : {}) };
   }
 
+  /** How far it was taken in: in changes, too, so that a backup from before them is seen to be one (R6). */
+  get #revision(): string {
+    return this.#datacenters.map((datacenter) => datacenter.revision ?? '0').join('.');
+  }
+
   #marksAlone(): Extract<Delivery, { kind: 'change' }> {
     return {
       kind: 'change',
       epoch: this.#source.epoch,
+      revision: this.#revision,
       services: [],
       gone: [],
       releases: this.#source.marks.releases,
