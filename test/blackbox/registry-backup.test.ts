@@ -1,31 +1,10 @@
 /** R6, R7: the real program is started again, and meanwhile its registry was restored from an older backup. */
-import { writeFileSync } from 'node:fs';
 import t from 'tap';
-import { FakeConsul } from '../fake-consul.js';
-import { freePort, Host, until, ZONE } from './program.js';
+import { consulScene, fill } from './consul-scene.js';
+import { until } from './program.js';
 
 t.test('what an older backup does not have is not gone, though it was restored while nobody looked', async (t) => {
-  const fake = await FakeConsul.start();
-  t.teardown(() => fake.stop());
-  const fill = (services: number): void => {
-    for (let i = 0; i < services; i++)
-      fake.set(`s${i}`, { id: `i${i}`, node: `n${i}`, address: `10.0.0.${i + 1}`, status: 'passing' });
-  };
-  fill(10);
-  const host = new Host();
-  t.teardown(() => host.dispose());
-  host.port = await freePort();
-  const lines = [
-    'version: 1',
-    `listen: ["127.0.0.1:${host.port}"]`,
-    'stateDir: state',
-    'runDir: run',
-    'zones:',
-    `  - name: ${ZONE}`,
-    `    registry: { type: consul, address: "${fake.origin}" }`,
-    '    check: { type: none }',
-  ];
-  writeFileSync(host.config, `${lines.join('\n')}\n`);
+  const { fake, host } = await consulScene(t, 10);
   const running = await host.serve();
   await running.said('zone-synced');
   await until('the watches', () => fake.count(/index=/) >= 4);
@@ -35,7 +14,7 @@ t.test('what an older backup does not have is not gone, though it was restored w
   running.kill('SIGTERM');
   await running.ended;
   fake.wipe();
-  fill(9);
+  fill(fake, 9);
   const again = await host.serve();
   const there = async (): Promise<boolean> => (await host.ask('s9 A')).answers.length === 1;
   await until('an answer', there);

@@ -1,0 +1,32 @@
+/** The real program with a fake of Consul as its registry, of services s0, s1 and so on without probes. */
+import { writeFileSync } from 'node:fs';
+import type { Test } from 'tap';
+import { FakeConsul } from '../fake-consul.js';
+import { freePort, Host, ZONE } from './program.js';
+
+/** @param more settings of the registry, as YAML in braces has them */
+export async function consulScene(t: Test, services: number, more = ''): Promise<{ fake: FakeConsul; host: Host }> {
+  const fake = await FakeConsul.start();
+  t.teardown(() => fake.stop());
+  fill(fake, services);
+  const host = new Host();
+  t.teardown(() => host.dispose());
+  host.port = await freePort();
+  const lines = [
+    'version: 1',
+    `listen: ["127.0.0.1:${host.port}"]`,
+    'stateDir: state',
+    'runDir: run',
+    'zones:',
+    `  - name: ${ZONE}`,
+    `    registry: { type: consul, address: "${fake.origin}"${more} }`,
+    '    check: { type: none }',
+  ];
+  writeFileSync(host.config, `${lines.join('\n')}\n`);
+  return { fake, host };
+}
+
+export function fill(fake: FakeConsul, services: number): void {
+  for (let i = 0; i < services; i++)
+    fake.set(`s${i}`, { id: `i${i}`, node: `n${i}`, address: `10.0.0.${i + 1}`, status: 'passing' });
+}
