@@ -147,6 +147,8 @@ export class Guard {
       let marked = false;
       for (const row of service.rows.values()) {
         marked ||= row.loss !== undefined || row.hold !== undefined;
+        // What came to be held only now, or by its service instead of the zone, may have failed for long: no verdict will tell.
+        if (row.hold !== undefined && isDead(row)) row.hold.deadSince ??= now;
         heldPassing ||= row.hold !== undefined && row.column === 'passes';
       }
       if (!marked) this.#lossy.delete(service);
@@ -344,7 +346,7 @@ export class Guard {
     const dead: CatalogRow[] = [];
     for (const row of service.rows.values()) {
       if (row.hold === undefined) continue;
-      if (row.listed || !failsHard(row)) {
+      if (!isDead(row)) {
         row.hold.deadSince = undefined;
         continue;
       }
@@ -371,6 +373,11 @@ export class Guard {
 function hasLife(service: Service): boolean {
   for (const row of service.rows.values()) if (row.listed || (row.hold !== undefined && !failsHard(row))) return true;
   return false;
+}
+
+/** R9: absent, and failing hard. */
+function isDead(row: CatalogRow): boolean {
+  return !row.listed && failsHard(row);
 }
 
 function failsHard(row: CatalogRow): boolean {
