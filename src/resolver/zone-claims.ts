@@ -50,20 +50,24 @@ export class ZoneClaims {
     );
   }
 
-  /** Somebody else was listed at the row's address since it left: to be listed again is to be listed anew. */
+  /**
+   * Somebody else, here or in another zone of the address space, was listed at the row's address since it left: to be
+   * listed again is to be listed anew.
+   */
   isTaken(service: Service, row: CatalogRow): boolean {
     const { goneSince } = row;
     if (goneSince === undefined) return true;
     if (this.#places.count(row) > CROWD) {
       return [...this.#crowd(row, false)].some(([zone, listing]) => {
-        const own = zone === this.#zone && listing.service === service.name;
-        return (own ? listing.others : listing.since) >= goneSince;
+        if (zone !== this.#zone) return this.#isNeighbour(zone) && listing.since >= goneSince;
+        return (listing.service === service.name ? listing.others : listing.since) >= goneSince;
       });
     }
     return this.#places.some(
       row,
       (other) =>
-        other.row.listedSince >= goneSince && (other.zone !== this.#zone || other.service.name !== service.name),
+        other.row.listedSince >= goneSince &&
+        (other.zone === this.#zone ? other.service.name !== service.name : this.#isNeighbour(other.zone)),
     );
   }
 
@@ -107,17 +111,22 @@ export class ZoneClaims {
    */
   #isClaimed(service: Service, row: CatalogRow): boolean {
     if (row.port === 0) return false;
-    const { config, probes } = this.#zone;
+    const { probes } = this.#zone;
     const lastWord = (row.listed ? this.#confirmed(service) : row.goneSince) ?? Number.NEGATIVE_INFINITY;
-    const isOther = (zone: Zone): boolean => zone !== this.#zone && zone.config.addressSpace === config.addressSpace;
     const claim =
       this.#places.count(row) > CROWD
-        ? [...this.#crowd(row)].some(([zone, { since }]) => isOther(zone) && since > lastWord)
+        ? [...this.#crowd(row)].some(([zone, { since }]) => this.#isNeighbour(zone) && since > lastWord)
         : this.#places.some(
             row,
-            (other) => isOther(other.zone) && other.row.listed && other.row.listedSince > lastWord,
+            (other) => this.#isNeighbour(other.zone) && other.row.listed && other.row.listedSince > lastWord,
           );
     return claim && !(row.column === 'passes' && demandsIdentity(probes.settings(service).check));
+  }
+
+  /** Another zone, and an address there is the same one here. Zones without an address space are on their own. */
+  #isNeighbour(zone: Zone): boolean {
+    const { addressSpace } = this.#zone.config;
+    return zone !== this.#zone && addressSpace !== undefined && zone.config.addressSpace === addressSpace;
   }
 
   /** `listed` false: those that have left, too. */
