@@ -3,12 +3,13 @@
  * that fails, finds nothing, or finds what may be no endpoint changes nothing.
  */
 import type { ListReport } from '../catalog/catalog.js';
+import type { CatalogRow } from '../catalog/row.js';
 import type { Service } from '../catalog/service.js';
 import type { Cidr } from '../config/types.js';
 import { factsOf } from '../registry/packed-listings.js';
 import type { Listing, Row } from '../registry/registry.js';
 import { AddressPolicy, collapseRows, isHostName } from '../registry/rows.js';
-import type { Ms } from '../system/clock.js';
+import type { BootMs, Ms } from '../system/clock.js';
 import type { HostResult, HostTable } from './host-table.js';
 
 /** Of one host, so many are taken. */
@@ -191,18 +192,28 @@ export class SourceHosts {
     return { ...listing, rows: collapseRows(rows) };
   }
 
-  /** Also of a host that the registry had dropped, while the guard kept what was found of it. */
+  /**
+   * Also of a host that the registry had dropped, while the guard kept what was found of it: what was there when it was
+   * dropped, and nothing that had left before.
+   */
   #lastGood(host: string, service: Service | undefined): readonly string[] | undefined {
     const good = this.#good.get(host);
     if (good !== undefined || service === undefined) return good;
     const kept = [...service.rows.values()].filter((row) => row.host === host && this.#isGood(row.address));
-    return kept.length === 0 ? undefined : [...new Set(kept.map(({ address }) => address))].sort();
+    if (kept.length === 0) return undefined;
+    const latest = Math.max(...kept.map(lastThere));
+    return [...new Set(kept.filter((row) => lastThere(row) === latest).map(({ address }) => address))].sort();
   }
 
   /** It may be an endpoint's. */
   #isGood(address: string): boolean {
     return !isHostName(address) && this.#policy.fault(address) === undefined;
   }
+}
+
+/** Until when a row was listed. */
+function lastThere({ listed, goneSince }: CatalogRow): BootMs {
+  return listed ? Number.POSITIVE_INFINITY : (goneSince ?? Number.NEGATIVE_INFINITY);
 }
 
 function hasHosts({ rows }: Listing): boolean {
