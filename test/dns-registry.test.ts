@@ -284,13 +284,13 @@ t.test(
     t.same(await read(), { kind: 'behind', serial: 2 });
     t.match(transfer.behind([2]), { retryAfter: 1000 });
     now += 1_000;
-    t.match(await read(), { kind: 'list', epoch: 'dns from serial 2' });
+    t.match(await read(), { kind: 'list', epoch: 'dns+1' });
     t.same(await read(), { kind: 'confirmed' });
     state.records = [];
     state.serial = 3;
     t.match(
       await read(),
-      { kind: 'list', epoch: 'dns from serial 2', services: [] },
+      { kind: 'list', epoch: 'dns+1', services: [] },
       'an empty zone is a list: the guard stands before it',
     );
   },

@@ -3,6 +3,7 @@ import type { Ms } from '../system/clock.js';
 import type { OnDemand } from './look-up.js';
 import type { SourcePace } from './pace.js';
 import type { Report } from './registry.js';
+import type { SeenRevision } from './revision-memory.js';
 
 type WithoutTime<T> = T extends unknown ? Omit<T, 'at'> : never;
 /** A report before the loop has put the time to it. */
@@ -49,6 +50,11 @@ export interface Adapter {
   readonly pace: SourcePace;
   /** R7: an index that went back, and stays back, is another lineage of the data, and so another epoch. */
   readonly lineage?: boolean;
+  /**
+   * R6: of a source whose revisions are no numbers that only grow: it judges them by itself, also by what was seen of it
+   * before, which it is told before the first poll. What makes no sense is left.
+   */
+  seed?(seen: SeenRevision): void;
   /** Of a source that is asked with any. When they are replaced its watch is ended, and it is polled anew. */
   readonly credentials?: Credentials;
   /** Expected failures are observations. A rejection is taken as `unreachable`. */

@@ -11,7 +11,7 @@ import { askServer, isLaterSerial } from './dns-exchange.js';
 import { zoneServices } from './dns-records.js';
 import type { TransferFailure } from './dns-sockets.js';
 import type { TsigKey } from './dns-tsig.js';
-import { AGREE_MS } from './revision-memory.js';
+import { AGREE_MS, epochOf, lineageOf, type SeenRevision } from './revision-memory.js';
 import type { AddressPolicy } from './rows.js';
 
 export const TRANSFER_MS: Ms = 30_000;
@@ -28,7 +28,6 @@ export interface DnsTransferOptions {
 
 /** What is over the limits is not transferred again so soon with the same serial, however often NOTIFY tells of it. */
 const REFUSED_MS: Ms = 10_000;
-/** Kept over restarts, so it may not depend on what was seen before. */
 const EPOCH = 'dns';
 
 /** A server that has nothing newer: it may lag behind the others. */
@@ -39,7 +38,8 @@ interface Behind {
 
 export class DnsTransfer {
   readonly #options: DnsTransferOptions;
-  #epoch = EPOCH;
+  /** How often a serial that went back was believed in the end. */
+  #lineage = 0;
   #serial: number | undefined;
   /** The same serial says nothing: servers may show another zone to another key. */
   #anew = false;
@@ -50,6 +50,14 @@ export class DnsTransfer {
 
   constructor(options: DnsTransferOptions) {
     this.#options = options;
+  }
+
+  /** R6, R7: the serial that was taken last before this process, or thread, began. What makes no sense is left. */
+  seed({ epoch, revision }: SeenRevision): void {
+    const serial = /^\d{1,10}$/.test(revision) ? Number(revision) : Number.NaN;
+    if (serial >>> 0 !== serial) return;
+    this.#serial = serial;
+    this.#lineage = lineageOf(epoch).lineage;
   }
 
   /** With another key: the zone is transferred again, whatever its serial. */
@@ -111,14 +119,15 @@ export class DnsTransfer {
     if (typeof contents === 'string') return { kind: 'unbelievable', reason: contents, over: true };
     if (this.#isBehind(serial)) {
       if (!this.#agrees(serial)) return { kind: 'behind', serial };
-      this.#epoch = `${EPOCH} from serial ${serial}`;
+      this.#lineage++;
     }
     this.#serial = serial;
     this.#anew = false;
     this.#doubt = undefined;
     return {
       kind: 'list',
-      epoch: this.#epoch,
+      epoch: epochOf(EPOCH, this.#lineage),
+      revision: String(serial),
       ...contents,
       releases: [],
       removalsBelievable: true,

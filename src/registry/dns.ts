@@ -14,6 +14,7 @@ import type { TsigKey } from './dns-tsig.js';
 import { registryIdentity } from './identity.js';
 import { Members } from './members.js';
 import { SHARED_PACE } from './pace.js';
+import type { SeenRevision } from './revision-memory.js';
 import { AddressPolicy } from './rows.js';
 import { readTsigKey } from './tsig-key.js';
 
@@ -64,6 +65,11 @@ export class DnsRegistry implements Adapter {
     if (listen === undefined) return;
     const key = (): Promise<TsigKey | Failure | undefined> => this.#key();
     this.#endNotify = listenForNotify({ listen, servers, zone, key, changed: wake, failed });
+  }
+
+  /** Names that are looked up have no revision. */
+  seed(seen: SeenRevision): void {
+    this.#transfer?.seed(seen);
   }
 
   close(): void {

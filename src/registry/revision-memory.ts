@@ -34,11 +34,9 @@ export class RevisionMemory {
   /** What was seen before this process, or thread, began. What makes no sense is left. */
   seed({ epoch, revision: text }: SeenRevision): void {
     if (!SEEDED.test(text)) return;
-    const plus = epoch.lastIndexOf('+');
-    const lineage = plus < 0 ? '' : epoch.slice(plus + 1);
-    const known = /^[1-9]\d{0,8}$/.test(lineage);
-    this.lineage = known ? Number(lineage) : 0;
-    this.#adopt(known ? epoch.slice(0, plus) : epoch, parse(text));
+    const { source, lineage } = lineageOf(epoch);
+    this.lineage = lineage;
+    this.#adopt(source, parse(text));
   }
 
   /** What is wrong with a list of this revision; undefined when it may be believed. A new epoch begins anew (R7). */
@@ -69,6 +67,16 @@ export class RevisionMemory {
     this.#highest = revision;
     this.#doubt = undefined;
   }
+}
+
+/** Where the data comes from, and how often a lower revision was believed there. */
+export function lineageOf(epoch: string): { readonly source: string; readonly lineage: number } {
+  const [, source, lineage] = /^(.*)\+([1-9]\d{0,8})$/s.exec(epoch) ?? [];
+  return { source: source ?? epoch, lineage: Number(lineage ?? 0) };
+}
+
+export function epochOf(source: string, lineage: number): string {
+  return lineage === 0 ? source : `${source}+${lineage}`;
 }
 
 function parse(text: string): Revision {

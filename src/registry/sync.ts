@@ -8,7 +8,7 @@ import type { LookUp } from './look-up.js';
 import { LATE, OneFlight } from './one-flight.js';
 import { Pace } from './pace.js';
 import type { Report } from './registry.js';
-import { RevisionMemory, type SeenRevision } from './revision-memory.js';
+import { epochOf, RevisionMemory, type SeenRevision } from './revision-memory.js';
 import { type After, after as realAfter } from './timers.js';
 
 export interface SyncLoopOptions {
@@ -64,7 +64,7 @@ export class SyncLoop {
     this.#after = options.after ?? realAfter;
     this.#flight = new OneFlight(this.#after);
     this.#pace = new Pace(adapter.pace, options.random);
-    if (options.seen !== undefined) this.#revisions.seed(options.seen);
+    if (options.seen !== undefined) (adapter.seed === undefined ? this.#revisions : adapter).seed?.(options.seen);
   }
 
   /** @param restored true when the zone already answers from a snapshot: the first poll may wait (R3) */
@@ -247,7 +247,8 @@ export class SyncLoop {
     if (reason !== undefined) return { kind: 'unbelievable', reason };
     const { epoch, revision } = observation;
     const now = this.#options.clock.now().boot;
-    const regress = revision === undefined ? undefined : this.#revisions.judge(epoch, revision, now);
+    const judged = revision !== undefined && this.adapter.seed === undefined;
+    const regress = judged ? this.#revisions.judge(epoch, revision, now) : undefined;
     return regress === undefined
       ? this.#memory.take(this.#ofLineage(observation))
       : { kind: 'unbelievable', ...regress };
@@ -255,7 +256,7 @@ export class SyncLoop {
 
   #ofLineage<T extends { readonly epoch: string }>(report: T): T {
     const { lineage } = this.#revisions;
-    return lineage === 0 || !this.adapter.lineage ? report : { ...report, epoch: `${report.epoch}+${lineage}` };
+    return this.adapter.lineage ? { ...report, epoch: epochOf(report.epoch, lineage) } : report;
   }
 
   #pause(ms: Ms): Promise<void> {

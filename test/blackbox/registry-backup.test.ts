@@ -1,7 +1,10 @@
 /** R6, R7: the real program is started again, and meanwhile its registry was restored from an older backup. */
+import { writeFileSync } from 'node:fs';
 import t from 'tap';
+import { TYPE } from '../../src/dns/constants.js';
+import { a, encode, FakeNameServer, soa, ZONE as TRANSFERRED } from '../dns-registry-fixture.js';
 import { consulScene, fill } from './consul-scene.js';
-import { until } from './program.js';
+import { freePort, Host, until, ZONE } from './program.js';
 
 t.test('what an older backup does not have is not gone, though it was restored while nobody looked', async (t) => {
   const { fake, host } = await consulScene(t, 10);
@@ -23,4 +26,53 @@ t.test('what an older backup does not have is not gone, though it was restored w
   await again.said('epoch-changed');
   await until('what is new', async () => (await host.ask('s3 A')).answers.length >= 1);
   t.ok(await there());
+});
+
+t.test('so it is with a zone that is transferred, and what was believed in the end stays one epoch', async (t) => {
+  const fake = await FakeNameServer.start(t);
+  const zone = { serial: 200, hosts: ['web', 'shop', 'late'] };
+  fake.answer = ({ id, name, type }) => {
+    const hosts =
+      type === TYPE.AXFR ? zone.hosts.map((host) => a(`${host}.${TRANSFERRED}`, 10, 0, 0, host.charCodeAt(0))) : [];
+    const ends = [soa(TRANSFERRED, zone.serial)];
+    return { end: [encode(id, { name, type }, type === TYPE.AXFR ? [...ends, ...hosts, ...ends] : ends)] };
+  };
+  const host = new Host();
+  t.teardown(() => host.dispose());
+  host.port = await freePort();
+  const { address, port } = fake.server;
+  const registry = `type: dns, servers: ["${address}:${port}"], transfer: axfr, zone: ${TRANSFERRED}, port: 80`;
+  const lines = [
+    'version: 1',
+    `listen: ["127.0.0.1:${host.port}"]`,
+    'stateDir: state',
+    'runDir: run',
+    'zones:',
+    `  - name: ${ZONE}`,
+    `    registry: { ${registry}, interval: 1s }`,
+    '    check: { type: none }',
+  ];
+  writeFileSync(host.config, `${lines.join('\n')}\n`);
+  const answered = async (name: string): Promise<boolean> => (await host.ask(`${name} A`)).answers.length === 1;
+  const first = await host.serve();
+  await first.said('zone-synced');
+  first.kill('SIGTERM');
+  await first.ended;
+  Object.assign(zone, { serial: 100, hosts: ['web', 'shop', 'old'] });
+  const second = await host.serve();
+  await until('that it went back', () => second.output.includes('the serial went back from 200 to 100'));
+  t.ok(await answered('late'));
+  t.notOk(await answered('old'));
+  await second.said('epoch-changed');
+  await until('what the backup has', () => answered('old'));
+  t.ok(await answered('late'), 'held as the first list of another epoch is (R7)');
+  second.kill('SIGTERM');
+  await second.ended;
+  Object.assign(zone, { serial: 101, hosts: ['web', 'shop', 'old', 'new'] });
+  const third = await host.serve();
+  await until('what is new', () => answered('new'));
+  t.same(
+    third.events().filter(({ event }) => event === 'epoch-changed'),
+    [],
+  );
 });
