@@ -79,8 +79,13 @@ class NotifyListener {
 
   /** The reply to a NOTIFY of one of the zones; undefined for everything else. */
   async take(bytes: Uint8Array, from: string): Promise<Uint8Array | undefined> {
-    const replies = [...this.#readers].map((reader) => (reader.isServer(from) ? reader.take(bytes, from) : undefined));
-    return (await Promise.all(replies)).find((reply) => reply !== undefined);
+    const asked = [...this.#readers].filter((reader) => reader.isServer(from));
+    const taken = await Promise.all(asked.map(async (reader) => ({ reader, verdict: await reader.take(bytes) })));
+    const verdicts = taken.flatMap(({ verdict }) => verdict ?? []);
+    const believed = verdicts.find(({ fault }) => fault === undefined);
+    // What one of them believes was meant for that one: the others have their own keys.
+    if (believed === undefined) for (const { reader, verdict } of taken) reader.refused(from, verdict?.fault);
+    return (believed ?? verdicts[0])?.reply;
   }
 
   #kept(open: typeof overUdp, listen: ListenAddress): () => void {
@@ -178,6 +183,12 @@ function overTcp({ address, port }: ListenAddress, listener: NotifyListener, eve
   return () => void tcp.close();
 }
 
+interface Verdict {
+  readonly reply: Uint8Array;
+  /** Why it does not count. */
+  readonly fault?: string;
+}
+
 /** Reads one NOTIFY after the other. */
 class NotifyReader {
   readonly #options: NotifyOptions;
@@ -200,8 +211,8 @@ class NotifyReader {
     this.#options.failed(reason);
   }
 
-  /** The reply to a NOTIFY of the zone; undefined for everything else. */
-  async take(bytes: Uint8Array, from: string): Promise<Uint8Array | undefined> {
+  /** What a NOTIFY of the zone comes to; undefined for everything else. */
+  async take(bytes: Uint8Array): Promise<Verdict | undefined> {
     const { zone } = this.#options;
     const message = readMessage(bytes);
     if (message === undefined || message.isReply || message.opcode !== OPCODE_NOTIFY || this.#busy) return undefined;
@@ -211,37 +222,33 @@ class NotifyReader {
     this.#busy = false;
     if (key === undefined) {
       this.#changed();
-      return replyTo(bytes, zone, RCODE.NOERROR);
+      return { reply: replyTo(bytes, zone, RCODE.NOERROR) };
     }
-    if ('reason' in key) {
-      this.#tell(from, key.reason);
-      return replyTo(bytes, zone, RCODE.SERVFAIL);
-    }
-    return this.#signed(bytes, message.tsig, key, from);
+    if ('reason' in key) return { reply: replyTo(bytes, zone, RCODE.SERVFAIL), fault: key.reason };
+    return this.#signed(bytes, message.tsig, key);
   }
 
-  #signed(bytes: Uint8Array, tsig: Tsig | undefined, key: TsigKey, from: string): Uint8Array {
+  #signed(bytes: Uint8Array, tsig: Tsig | undefined, key: TsigKey): Verdict {
     const { zone } = this.#options;
-    if (tsig === undefined) {
-      this.#tell(from, 'it is not signed');
-      return replyTo(bytes, zone, RCODE.REFUSED);
-    }
+    if (tsig === undefined) return { reply: replyTo(bytes, zone, RCODE.REFUSED), fault: 'it is not signed' };
     const seconds = wallSeconds();
     const error = questionFault(bytes, tsig, key, seconds);
     if (error === TSIG_ERROR.NONE) {
       this.#told = undefined;
       this.#changed();
-      return signMessage(replyTo(bytes, zone, RCODE.NOERROR), { key, seconds, question: tsig }).bytes;
+      return { reply: signMessage(replyTo(bytes, zone, RCODE.NOERROR), { key, seconds, question: tsig }).bytes };
     }
     const reply = replyTo(bytes, zone, RCODE.NOTAUTH);
-    this.#tell(from, error === TSIG_ERROR.BADTIME ? 'its clock and ours differ' : 'it is signed with another key');
-    if (error !== TSIG_ERROR.BADTIME) return unsignedError(reply, tsig, error);
-    return signMessage(reply, { key, seconds, question: tsig, error }).bytes;
+    if (error !== TSIG_ERROR.BADTIME)
+      return { reply: unsignedError(reply, tsig, error), fault: 'it is signed with another key' };
+    const signed = signMessage(reply, { key, seconds, question: tsig, error });
+    return { reply: signed.bytes, fault: 'its clock and ours differ' };
   }
 
-  #tell(from: string, reason: string): void {
-    const text = `NOTIFY of ${from} does not count: ${reason}`;
-    if (text === this.#told) return;
+  /** Tells what is wrong with a NOTIFY, once. */
+  refused(from: string, fault: string | undefined): void {
+    const text = `NOTIFY of ${from} does not count: ${fault}`;
+    if (fault === undefined || text === this.#told) return;
     this.#told = text;
     this.#options.failed(text);
   }
