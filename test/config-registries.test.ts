@@ -78,6 +78,39 @@ t.test('a name server as registry: a zone whole or names, and what cannot be con
   t.match(fault(registry(`, names: ${names(80)}`)), /softTtl: expected 12s or more: .* of 80 names/);
 });
 
+t.test('names of all zones that are looked up at one name server are added up', async (t) => {
+  const names = (length: number) => JSON.stringify(Array.from({ length }, (_, i) => `n${i}.example`));
+  const zones = (...registries: (readonly [servers: string, count: number, softTtl: string])[]): string => {
+    const text = registries.map(
+      ([servers, count, softTtl], i) =>
+        `  - name: z${i}.example\n    softTtl: ${softTtl}\n    registry: { type: dns, servers: [${servers}], names: ${names(count)} }\n`,
+    );
+    return `version: 1\nzones:\n${text.join('')}`;
+  };
+  const [one, two] = ['"192.0.2.1:53"', '"192.0.2.2:53"'];
+  t.equal(read(zones([one, 200, '24s'], [two, 200, '24s'])).zones.length, 2);
+  t.match(
+    fault(zones([one, 200, '24s'], [one, 200, '48s'])),
+    /:4: zones\[0\]\.softTtl: expected 48s or more: .* of 200 names, beside 200 of other registries at 192\.0\.2\.1:53,/,
+  );
+  t.equal(read(zones([one, 200, '48s'], [one, 200, '48s'])).zones.length, 2);
+  t.match(fault(zones([one, 200, '48s'], [`${two}, ${one}`, 200, '24s'])), /:7: zones\[1\]\.softTtl: expected 48s/);
+  t.equal(
+    read(zones([one, 10, '10s'], [one, 1000, '3m'])).zones.length,
+    2,
+    'a small one does not wait for all of a large one: they take turns',
+  );
+  const both = `version: 1
+zones:
+  - name: a.example
+    softTtl: 24s
+    registries:
+      - { type: dns, servers: [${one}], names: ${names(200)} }
+      - { type: dns, servers: [${one}], port: 80, names: ${names(100)} }
+`;
+  t.match(fault(both), /zones\[0\]\.softTtl: expected 36s or more/, 'of one zone, too');
+});
+
 t.test('a registry of Consul: one address or several, and what cannot be confirmed is refused', async (t) => {
   const registry = (text: string) => LEAST.replace('{ type: file, path: services.yaml }', `{ type: consul${text} }`);
   const consul = (text: string) => read(registry(text)).zones[0]!.registries[0];

@@ -31,6 +31,11 @@ export const soa = (name: string, serial: number): ReadRecord => ({ name, type: 
 export const ns = (name: string, target: string): ReadRecord => ({ name, type: TYPE.NS, target });
 export const cname = (name: string, target: string): ReadRecord => ({ name, type: TYPE.CNAME, target });
 
+export const dname = (name: string, target: string): ReadRecord => ({ name, type: TYPE.DNAME, target });
+export const aaaa = (name: string, last: number): ReadRecord => {
+  return { name, type: TYPE.AAAA, address: Uint8Array.from([0xfd, ...new Array(14).fill(0), last]) };
+};
+
 export interface Sections {
   /** QR and AA by default. */
   readonly flags?: number;
@@ -166,7 +171,7 @@ export function registryOf(
   const places = servers.map(({ server }) => server);
   const registry = new DnsRegistry(
     { type: 'dns', servers: places, zone: ZONE, interval: 5000, ...config },
-    { limits: LIMITS, allowAddresses: [] },
+    { softTtl: 10_000, limits: LIMITS, allowAddresses: [] },
   );
   t.teardown(() => registry.close());
   return registry;

@@ -1,12 +1,14 @@
 /** Several zones that have one name server as their registry: what it may be asked is for all of them together. */
 import t from 'tap';
 import { RCODE, TYPE } from '../src/dns/constants.js';
+import { DnsRegistry } from '../src/registry/dns.js';
 import { following, until } from './consul-fixture.js';
 import {
   type Asked,
   a,
   encode,
   FakeNameServer,
+  LIMITS,
   type Reply,
   registryOf,
   soa,
@@ -85,4 +87,11 @@ t.test('names of a server that takes its time for each question are heard', asyn
   await until('an answer', () => reports.length > 0);
   t.match(reports, [{ kind: 'list' }]);
   t.match(rows.get('slow0'), [{ address: '10.0.0.1' }]);
+});
+
+t.test('a read of names may take as long as its zone has time: many may share the server', async (t) => {
+  const places = { servers: [{ address: '127.0.0.1', port: 53 }], zone: ZONE, names: [`_a._tcp.${ZONE}`] };
+  const config = { type: 'dns', interval: 5000, ...places } as const;
+  const registry = new DnsRegistry(config, { softTtl: 900_000, limits: LIMITS, allowAddresses: [] });
+  t.ok(registry.deadline >= 900_000);
 });

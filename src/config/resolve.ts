@@ -3,6 +3,7 @@ import { isIP } from 'node:net';
 import { dirname, resolve as resolvePath } from 'node:path';
 import { showListen } from './addresses.js';
 import type { KeyPath } from './errors.js';
+import { checkNameServers } from './name-server-load.js';
 import { isOnDemand } from './on-demand.js';
 import type { Places } from './places.js';
 import { resolveConsulNames, shadowed } from './resolve-consul-names.js';
@@ -37,6 +38,7 @@ export function resolveConfig(values: ConfigValues, file: string, places: Places
   const zones = values.zones.map((zone, i) => resolveZone(zone, ['zones', i], values.listen, folder));
   checkZoneNames(zones);
   checkTargets(zones);
+  checkNameServers(zones);
   checkServers(values.bootstrap, ['bootstrap'], values.listen);
   const forward = resolveForward(values, (path) => resolvePath(folder, path));
   return {

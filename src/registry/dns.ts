@@ -19,6 +19,7 @@ import { AddressPolicy } from './rows.js';
 import { readTsigKey } from './tsig-key.js';
 
 export interface DnsRegistryOptions {
+  readonly softTtl: Ms;
   readonly limits: LimitsConfig;
   readonly allowAddresses: readonly Cidr[];
 }
@@ -42,7 +43,7 @@ export class DnsRegistry implements Adapter {
   readonly #members: Members;
   #endNotify: (() => void) | undefined;
 
-  constructor(config: DnsRegistryConfig, { limits, allowAddresses }: DnsRegistryOptions) {
+  constructor(config: DnsRegistryConfig, { softTtl, limits, allowAddresses }: DnsRegistryOptions) {
     const { servers, zone, names, port } = config;
     this.identity = registryIdentity(config);
     this.interval = config.interval;
@@ -55,7 +56,9 @@ export class DnsRegistry implements Adapter {
       const mono = (): Ms => performance.now();
       this.#transfer = new DnsTransfer({ servers, zone, port, policy, limits, mono });
     } else {
-      this.deadline = servers.length * QUESTIONS_A_NAME * ROUND_MS + names.length * NAME_MS;
+      // Within `softTtl` all have their turn that share the server, by the check of the configuration.
+      const turns = Math.max(softTtl, names.length * NAME_MS);
+      this.deadline = servers.length * QUESTIONS_A_NAME * ROUND_MS + turns;
       this.#lookups = new DnsLookups({ names, port, policy });
     }
   }
