@@ -6,11 +6,13 @@ import t, { type Test } from 'tap';
 import { TYPE } from '../src/dns/constants.js';
 import { type Message, type ReadRecord, readMessage } from '../src/dns/read-message.js';
 import type { Failure } from '../src/registry/adapter.js';
+import { DnsRegistry } from '../src/registry/dns.js';
 import { isLaterSerial } from '../src/registry/dns-exchange.js';
 import { DnsLookups } from '../src/registry/dns-lookups.js';
 import { listenForNotify } from '../src/registry/dns-notify.js';
 import { zoneServices } from '../src/registry/dns-records.js';
 import { DnsTransfer } from '../src/registry/dns-transfer.js';
+import { filtered } from '../src/registry/filter.js';
 import { AddressPolicy } from '../src/registry/rows.js';
 import { a, encode, soa, srv, ZONE } from './dns-registry-fixture.js';
 import { freePort } from './ports.js';
@@ -123,7 +125,15 @@ function lookups(names: readonly string[], port?: number) {
     const found = answers.get(`${name} ${type}`) ?? [];
     if (!Array.isArray(found) && found !== 'NXDOMAIN') return found as Failure;
     const records = found === 'NXDOMAIN' ? [] : (found as readonly ReadRecord[]);
-    const base = { id: 1, isReply: true, opcode: 0, authoritative: true, truncated: false, recursionAvailable: false };
+    const base = {
+      id: 1,
+      length: 100,
+      isReply: true,
+      opcode: 0,
+      authoritative: true,
+      truncated: false,
+      recursionAvailable: false,
+    };
     return { ...base, rcode: found === 'NXDOMAIN' ? 3 : 0, answers: records, authorities: [], additionals: [] };
   };
   const read = async () => {
@@ -295,6 +305,23 @@ t.test(
     );
   },
 );
+
+t.test('what was seen of a zone before a restart counts (R6), of a part of it, too', async (t) => {
+  const { state, server } = await fakeServer(t);
+  const after = async (revision: string, serial: number, epoch = 'dns'): Promise<unknown> => {
+    state.serial = serial;
+    const config = { type: 'dns', servers: [server], zone: ZONE, port: 80, interval: 5000 } as const;
+    const whole = new DnsRegistry(config, { softTtl: 10_000, limits: LIMITS, allowAddresses: [] });
+    const registry = filtered(whole, { prefix: 'w' });
+    registry.seed?.({ epoch, revision });
+    const seen = await registry.poll({ signal: AbortSignal.timeout(5000), fresh: true });
+    return 'reason' in seen ? seen.reason : 'epoch' in seen && [seen.epoch, seen.revision];
+  };
+  t.equal(await after('9', 5), 'the serial went back from 9 to 5');
+  t.same(await after('9', 9, 'dns+2'), ['dns+2', '9']);
+  t.same(await after('4294967290', 5), ['dns', '5'], 'over the end of the numbers is forward (RFC 1982)');
+  for (const nonsense of ['4294967296', '9.9', '-9', '']) t.same(await after(nonsense, 5), ['dns', '5']);
+});
 
 t.test('NOTIFY is taken from the configured servers, for the zone alone', async (t) => {
   const port = await freePort();

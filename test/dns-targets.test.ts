@@ -4,7 +4,9 @@ import { RCODE, TYPE } from '../src/dns/constants.js';
 import type { ReadRecord } from '../src/dns/read-message.js';
 import {
   a,
+  aaaa,
   cname,
+  dname,
   encode,
   FakeNameServer,
   registryOf,
@@ -39,7 +41,8 @@ async function scene(t: Test, names: readonly string[] = [NAME]) {
   const registry = registryOf(t, [fake], { names, port: 80 });
   /** Without the place of the server. */
   const read = async (): Promise<unknown> => JSON.parse(JSON.stringify(await told(registry)).replaceAll(PLACE, ''));
-  return { say, read };
+  const asked = (type: number): boolean => fake.count(type) > 0;
+  return { say, read, asked };
 }
 
 t.test('a target that is denied loses its own row, at the start and later', async (t) => {
@@ -113,6 +116,76 @@ t.test('in a transfer, a target that is an alias is the host that it leads to', 
     'round=',
     `_round._tcp.${ZONE}: no address is known of its target ${at('round')}`,
   ]);
+});
+
+/** What a transfer of these records gives. */
+async function transferred(t: Test, records: readonly ReadRecord[]): Promise<unknown> {
+  const fake = await FakeNameServer.start(t);
+  fake.answer = ({ id, name, type, over }) => {
+    const ends = [soa(ZONE, 1)];
+    return { end: [encode(id, { name, type }, over === 'udp' ? ends : [...ends, ...records, ...ends])] };
+  };
+  return told(registryOf(t, [fake], { port: 80 }));
+}
+
+t.test('in a transfer, aliases of names of other zones are no word about those', async (t) => {
+  const records = [
+    srv(NAME, 80, 'web.other.test'),
+    cname('web.other.test', at('web')),
+    dname('other.test', ZONE),
+    a(at('web'), 10, 0, 0, 1),
+  ];
+  t.same(await transferred(t, records), ['orders=web.other.test', 'web=10.0.0.1']);
+});
+
+t.test('in a transfer, what is an alias in the place of services is told', async (t) => {
+  const records = [
+    dname(at('rack'), 'other.test'),
+    srv(NAME, 80, at('w1.rack')),
+    cname(`_billing._tcp.${ZONE}`, NAME),
+    cname(at('shop'), at('web')),
+    cname(at('deep.below'), at('web')),
+    a(at('web'), 10, 0, 0, 1),
+  ];
+  t.same(await transferred(t, records), [
+    'orders=',
+    'web=10.0.0.1',
+    `${NAME}: no address is known of its target ${at('w1.rack')}`,
+    `_billing._tcp.${ZONE}: an alias (CNAME) is no service in a transfer`,
+    `${at('shop')}: an alias (CNAME) is no service in a transfer`,
+    `${at('rack')}: an alias of all names below it (DNAME), which is not followed`,
+  ]);
+});
+
+t.test('of what comes with an answer, addresses of its targets count, and no others', async (t) => {
+  const { say, read } = await scene(t);
+  const additionals = [
+    a(at('w1'), 10, 0, 0, 1),
+    aaaa(at('w1'), 1),
+    a(at('stranger'), 10, 6, 6, 6),
+    cname(at('w2'), at('stranger')),
+  ];
+  say(NAME, TYPE.SRV, [srv(NAME, 80, at('w1')), srv(NAME, 80, at('w2'))], { additionals });
+  t.same(await read(), ['orders=10.0.0.1,10.0.0.2,fd00::1'], 'the alias is asked for');
+});
+
+t.test('an address of one family that comes with an answer may not be all of its target', async (t) => {
+  const { say, read, asked } = await scene(t);
+  say(at('w1'), TYPE.AAAA, [aaaa(at('w1'), 1)]);
+  const one = [srv(NAME, 80, at('w1'))];
+  say(NAME, TYPE.SRV, one, { additionals: [a(at('w1'), 10, 0, 0, 1)] });
+  t.same(await read(), ['orders=10.0.0.1'], 'by the word of the zone itself it is');
+  t.notOk(asked(TYPE.AAAA));
+  say(NAME, TYPE.SRV, one, { flags: 0x8180, additionals: [a(at('w1'), 10, 0, 0, 1)] });
+  say(NAME, TYPE.SOA, [soa(ZONE, 2)]);
+  t.same(await read(), ['orders=10.0.0.1,fd00::1'], 'a cache gives what it happens to have');
+  t.notOk(asked(TYPE.A));
+  say(at('w1'), TYPE.AAAA, [], failing(RCODE.SERVFAIL));
+  t.match(await read(), { 0: 'additions only', 1: 'orders=10.0.0.1,fd00::1' });
+  say(at('w1'), TYPE.AAAA, [aaaa(at('w1'), 1)]);
+  const many = Array.from({ length: 12 }, (_, i) => srv(NAME, 80 + i, at('w1')));
+  say(NAME, TYPE.SRV, many, { additionals: [a(at('w1'), 10, 0, 0, 1)] });
+  t.match(await read(), [/^orders=10\.0\.0\.1,.*fd00::1/], 'an answer that is long may have had no room');
 });
 
 t.test('a server that knows no EDNS is asked without it (RFC 6891 s.7)', async (t) => {

@@ -9,6 +9,7 @@ export const TYPE = {
   TXT: 16,
   AAAA: 28,
   SRV: 33,
+  DNAME: 39,
   OPT: 41,
   TKEY: 249,
   TSIG: 250,

@@ -4,6 +4,8 @@ import { FOLD } from './names.js';
 
 export interface Message {
   readonly id: number;
+  /** In bytes. */
+  readonly length: number;
   readonly isReply: boolean;
   readonly opcode: number;
   readonly authoritative: boolean;
@@ -47,7 +49,11 @@ export type ReadRecord =
       readonly target: string;
     }
   | { readonly name: string; readonly type: typeof TYPE.SOA; readonly serial: number }
-  | { readonly name: string; readonly type: typeof TYPE.NS | typeof TYPE.CNAME; readonly target: string }
+  | {
+      readonly name: string;
+      readonly type: typeof TYPE.NS | typeof TYPE.CNAME | typeof TYPE.DNAME;
+      readonly target: string;
+    }
   | { readonly name: string; readonly type: 'other' };
 
 class Malformed extends Error {}
@@ -92,6 +98,7 @@ class Reader {
     };
     return {
       id,
+      length: this.#bytes.length,
       isReply: (flags & 0x8000) !== 0,
       opcode: (flags >> 11) & 15,
       authoritative: (flags & 0x0400) !== 0,
@@ -149,6 +156,7 @@ class Reader {
       }
       case TYPE.NS:
       case TYPE.CNAME:
+      case TYPE.DNAME:
         return { name, type, target: this.#name() };
       default:
         return { name, type: 'other' };

@@ -4,7 +4,7 @@ import { RCODE, TYPE } from '../dns/constants.js';
 import { type Message, type ReadRecord, readMessage } from '../dns/read-message.js';
 import type { Ms } from '../system/clock.js';
 import { type Asking, idOf, isQuestion, type Query, queryOf, rcodeFailure, strange } from './dns-exchange.js';
-import { aliasesFrom } from './dns-records.js';
+import { aliasesFrom, isWithin } from './dns-records.js';
 import { overTcp, type TransferFailure } from './dns-sockets.js';
 import type { TsigAnswers } from './dns-tsig.js';
 
@@ -13,7 +13,7 @@ const RECORDS_AN_ENDPOINT = 4;
 
 export interface Transfer {
   readonly serial: number;
-  /** SRV, name servers, and aliases and addresses of hosts that may be endpoints. */
+  /** SRV, name servers, aliases, and addresses of hosts that may be endpoints. */
   readonly records: readonly ReadRecord[];
 }
 
@@ -62,6 +62,8 @@ class TransferReader {
   readonly #targets = new Set<string>();
   /** By their names: no more than there may be targets. */
   readonly #aliases = new Map<string, ReadRecord & { readonly target: string }>();
+  /** No more than that either. */
+  readonly #aliasesOfAll: ReadRecord[] = [];
   /** Those with addresses in them. */
   readonly #messages: Uint8Array[] = [];
 
@@ -99,8 +101,10 @@ class TransferReader {
         this.#targets.add(record.target);
         this.#endpoints.push(record);
         if (this.#isOver(this.#endpoints.length)) return this.#over('SRV');
-      } else if (record.type === TYPE.CNAME) {
+      } else if (record.type === TYPE.CNAME && isWithin(record.name, this.#zone)) {
         if (!this.#isOver(this.#aliases.size)) this.#aliases.set(record.name, record);
+      } else if (record.type === TYPE.DNAME) {
+        if (!this.#isOver(this.#aliasesOfAll.length)) this.#aliasesOfAll.push(record);
       } else if (record.type === TYPE.NS && this.#bounds.plain) this.#servers.set(record.target, record);
     }
     if (this.#serial === undefined) return strange('an empty transfer');
@@ -109,8 +113,8 @@ class TransferReader {
   }
 
   async records(): Promise<readonly ReadRecord[] | TransferFailure> {
-    const aliases = [...this.#targets].flatMap((target) => aliasesFrom(target, this.#aliases));
-    for (const { target } of aliases) this.#targets.add(target);
+    for (const target of [...this.#targets])
+      for (const alias of aliasesFrom(target, this.#aliases)) this.#targets.add(alias.target);
     const addresses: ReadRecord[] = [];
     for (const bytes of this.#messages) {
       for (const record of readMessage(bytes)!.answers) {
@@ -119,6 +123,7 @@ class TransferReader {
       if (this.#isOver(addresses.length)) return this.#over('address');
       await others();
     }
+    const aliases = [...this.#aliases.values(), ...this.#aliasesOfAll];
     return [...this.#endpoints, ...this.#servers.values(), ...aliases, ...addresses];
   }
 

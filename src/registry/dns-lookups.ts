@@ -23,6 +23,12 @@ const AT_ONCE = 32;
 
 const DENIED: Failure = { kind: 'unbelievable', reason: 'the name is configured, and is denied (NXDOMAIN)' };
 
+const FAMILIES: readonly (typeof TYPE.A | typeof TYPE.AAAA)[] = [TYPE.A, TYPE.AAAA];
+
+/** A message that is longer came over TCP, and one of so many bytes had room left for a set of addresses. */
+const MOST_OVER_UDP = 1232;
+const ROOMY = 400;
+
 /** Asks the servers in turn. */
 export type Ask = (name: string, type: number) => Promise<Message | Failure>;
 
@@ -62,18 +68,23 @@ class Reading {
     return reply;
   };
 
-  /** Asked for once a read. */
-  addressesOf(host: string): Promise<HostAddresses> {
-    let addresses = this.#hosts.get(host);
-    if (addresses === undefined) this.#hosts.set(host, (addresses = this.#addressesOf(host)));
+  /**
+   * Asked for once a read.
+   * @param known addresses that came with an answer: only the other family is asked for
+   */
+  addressesOf(host: string, known: readonly string[] = []): Promise<HostAddresses> {
+    const types = FAMILIES.filter((type) => !known.some((address) => address.includes(':') === (type === TYPE.AAAA)));
+    const key = `${host} ${types}`;
+    let addresses = this.#hosts.get(key);
+    if (addresses === undefined) this.#hosts.set(key, (addresses = this.#addressesOf(host, types, known)));
     return addresses;
   }
 
   /** IPv4 and IPv6. A name with neither is there, without an endpoint. */
-  async #addressesOf(host: string): Promise<HostAddresses> {
-    const addresses: string[] = [];
+  async #addressesOf(host: string, types: typeof FAMILIES, known: readonly string[]): Promise<HostAddresses> {
+    const addresses = [...known];
     let fault: Failure | undefined;
-    for (const type of [TYPE.A, TYPE.AAAA] as const) {
+    for (const type of types) {
       const reply = await this.ask(host, type);
       if (!('reason' in reply) && reply.rcode === RCODE.NXDOMAIN) {
         // Some servers deny a name of which they have an address of the other family.
@@ -219,8 +230,9 @@ export class DnsLookups {
     let known = 0;
     for (const record of records) {
       const { target } = record;
-      const added = target === '.' ? [] : more.get(target);
-      const { addresses, fault } = added === undefined ? await read.addressesOf(target) : { addresses: added };
+      const added = more.get(target) ?? [];
+      const whole = target === '.' || (added.length > 0 && tellsAll(reply));
+      const { addresses, fault } = whole ? { addresses: added } : await read.addressesOf(target, added);
       if (fault !== undefined) doubt ??= { ...fault, reason: `its target ${target}: ${fault.reason}` };
       if (fault !== undefined && addresses.length === 0) continue;
       // A target that is denied has no address, and loses its own row.
@@ -256,6 +268,14 @@ export class DnsLookups {
     }
     return [...rows].map(([name, own]) => ({ name, rows: collapseRows(own) }));
   }
+}
+
+/**
+ * Whether hosts of which it has an address have no other: a cache adds what it happens to have, and a server leaves out
+ * what has no room (RFC 2181 s.9).
+ */
+function tellsAll({ authoritative, length }: Message): boolean {
+  return authoritative && (length <= ROOMY || length > MOST_OVER_UDP);
 }
 
 function foundIn(builder: ServiceBuilder, name: string, fault: Failure | undefined): Found {

@@ -35,6 +35,11 @@ export function placeOf(labels: readonly string[]): NamePlace | undefined {
   return third === undefined ? { service: word, protocol } : { service: third, protocol, portName: word };
 }
 
+/** Whether it is the zone's own name, or one below it. */
+export function isWithin(name: string, zone: string): boolean {
+  return name === zone || name.endsWith(`.${zone}`);
+}
+
 export function hostsOf(records: Iterable<ReadRecord>): Map<string, string[]> {
   const hosts = new Map<string, string[]>();
   for (const record of records) {
@@ -171,9 +176,10 @@ export function zoneServices(
 ): { readonly services: Listing[]; readonly rejected: Rejected[] } | string {
   const builder = new ServiceBuilder(policy, limits);
   // What a server adds of other zones is no word about them.
-  const hosts = hostsOf(records.filter(({ name }) => name.endsWith(`.${zone}`) || name === zone));
+  const own = records.filter(({ name }) => isWithin(name, zone));
+  const hosts = hostsOf(own);
   const aliases = new Map<string, Extract<ReadRecord, { readonly target: string }>>();
-  for (const record of records) if (record.type === TYPE.CNAME) aliases.set(record.name, record);
+  for (const record of own) if (record.type === TYPE.CNAME) aliases.set(record.name, record);
   const targets = new Set<string>();
   for (const record of records) {
     if (record.type === TYPE.SRV || record.type === TYPE.NS) targets.add(record.target);
@@ -182,6 +188,12 @@ export function zoneServices(
     const place = placeOf(labelsBelow(record.name, zone));
     if (place === undefined) builder.reject(record.name, 'fits none of _SERVICE._tcp, _PORT._tcp.SERVICE, SERVICE');
     else builder.srv(record, place, hosts.get(host) ?? elsewhere(host, zone));
+  }
+  for (const { name, type } of own) {
+    if (type === TYPE.DNAME) builder.reject(name, 'an alias of all names below it (DNAME), which is not followed');
+    const isPlace = type === TYPE.CNAME && placeOf(labelsBelow(name, zone)) !== undefined;
+    if (isPlace && (name.startsWith('_') || (port !== undefined && !targets.has(name))))
+      builder.reject(name, 'an alias (CNAME) is no service in a transfer');
   }
   if (port === undefined) return builder.over ?? builder.build(zone);
   for (const [name, addresses] of hosts) {
@@ -195,8 +207,7 @@ export function zoneServices(
 
 /** In the zone, a target without an address has none. */
 function elsewhere(target: string, zone: string): readonly string[] {
-  const inside = target === zone || target.endsWith(`.${zone}`);
-  const host = inside ? undefined : normalizeHost(target);
+  const host = isWithin(target, zone) ? undefined : normalizeHost(target);
   return host === undefined ? [] : [host];
 }
 

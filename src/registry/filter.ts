@@ -18,6 +18,7 @@ export function filtered(adapter: Adapter, filter: FilterConfig): Adapter {
     deadline: adapter.deadline,
     pace: adapter.pace,
     ...(adapter.lineage === undefined ? {} : { lineage: adapter.lineage }),
+    ...(adapter.seed === undefined ? {} : { seed: (seen) => adapter.seed!(seen) }),
     ...(adapter.credentials === undefined ? {} : { credentials: adapter.credentials }),
     poll: async (context) => part.of(await adapter.poll(context)),
     ...(follower === undefined ? {} : { follower: follow(follower, part) }),
