@@ -38,6 +38,30 @@ t.test('reports (R20)', async (t) => {
     t.equal(reports.isEmpty, true);
   });
 
+  t.test('however much is said, a probe that passes acquits, and there is one a second', async (t) => {
+    const reports = new Reports<string>();
+    const ask = (at: number): boolean => reports.report('a', 'refused', HOLD, at);
+    t.same([ask(0), ask(10), ask(20)], [true, false, false]);
+    t.equal(reports.outcome('a', false, 15), false, 'it ended before the latest attempt, and after it was asked for');
+    t.same([ask(30), reports.expire(200)], [false, []], 'no probe is waited for');
+    t.same([reports.nextExpiry(), reports.due(999), reports.due(1_000)], [1_000, [], ['a']]);
+    t.same(reports.nextExpiry(), 1_150, 'what was said after the pass counts, and a probe is waited for');
+    t.same([reports.due(1_001), reports.outcome('a', false, 1_010), reports.isEmpty], [[], false, true]);
+    t.same([ask(1_020), ask(1_030), reports.expire(1_900)], [false, false, []], 'not again within the second');
+    t.equal(reports.outcome('a', true, 1_029), false, 'a failure from before the latest attempt');
+    t.equal(reports.outcome('a', true, 1_040), true, 'of a probe that was due without anybody asking');
+  });
+
+  t.test('a pass brings back what clients go on to report', async (t) => {
+    const reports = new Reports<string>();
+    const ask = (at: number): boolean => reports.report('a', 'refused', HOLD, at);
+    t.same([ask(0), reports.outcome('a', true, 10)], [true, true]);
+    t.same([ask(20), reports.outcome('a', false, 15)], [false, false], 'nobody asked for this one since it is out');
+    t.same([ask(1_000), ask(1_020), reports.outcome('a', false, 1_010)], [true, false, true]);
+    t.equal(reports.ejection('a'), undefined);
+    t.same([reports.due(2_000), reports.outcome('a', true, 2_005)], [['a'], true], 'or takes it out again');
+  });
+
   t.test('each thing has its time', async (t) => {
     const reports = new Reports<string>();
     reports.report('a', 'refused', 5_000, 20_000);

@@ -73,6 +73,11 @@ export class ReportDesk {
     return changed;
   }
 
+  /** Keys of targets that are to be probed now, since more was said after they were. */
+  due(now: BootMs): Set<string> {
+    return new Set(this.#reports.due(now).flatMap(({ row }) => row.target ?? []));
+  }
+
   nextExpiry(): BootMs {
     return this.#reports.nextExpiry();
   }

@@ -125,7 +125,10 @@ export class Resolver {
 
   /** R20: what clients said of failed connections, checked and within the limits. */
   reported(reports: readonly ClientReport[], now: Instant): void {
-    const keys = this.desk.take(reports, this.#zones.values(), now.boot);
+    this.#probeNow(this.desk.take(reports, this.#zones.values(), now.boot));
+  }
+
+  #probeNow(keys: ReadonlySet<string>): void {
     if (keys.size > 0) this.#events.probeNow([...keys]);
   }
 
@@ -152,6 +155,7 @@ export class Resolver {
     for (const holder of this.desk.expire(now.boot)) {
       judging.changed([holder], Math.min(holder.zone.probes.interval(holder.service), REPORTED_MS), now);
     }
+    this.#probeNow(this.desk.due(now.boot));
     this.#judge(now);
     if (now.boot >= this.#lookAt) this.#look(now);
     const hosts = this.#hosts.takeDue(now.boot);
