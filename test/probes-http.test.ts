@@ -212,6 +212,13 @@ t.test('HTTP: what the body must have, and who must answer (R19)', async (t) => 
   t.equal(await http({ identityHeader: ['X-Service', 'billing'] }), 'wrong-identity: X-Service: orders');
   t.equal(await http({ identityHeader: ['X-Other', 'x'], path: '/503' }), 'wrong-identity: no header X-Other');
   t.equal(await http({ identityHeader: ['X-Service', 'orders'], path: '/503' }), 'bad-status: HTTP 503');
+  const drains = await listeningHere(
+    createHttpServer((_query, response) => response.writeHead(503, { 'x-drain': 'yes' }).end('orders: see you')),
+  );
+  const leaving = (over: Partial<Target>) => http({ port: drains, drainHeader: 'X-Drain', ...over });
+  t.equal(await leaving({ identityBody: 'orders', body: 'well' }), 'pass', 'it says who it is, and that it drains');
+  t.equal(await leaving({ identityBody: 'billing' }), 'bad-status: HTTP 503', 'another’s word that it drains is none');
+  t.equal(await leaving({ identityBody: 'orders', method: 'HEAD' }), 'bad-status: HTTP 503', 'nor is nobody’s');
   const secure = await listeningHere(createHttpsServer({ key: KEY, cert: CERT }, serve));
   t.equal(await probe({ type: 'https', port: secure, tlsName: 'probe.test' }), 'pass');
   t.equal(

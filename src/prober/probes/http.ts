@@ -61,7 +61,7 @@ export const probeHttp: Probe = (target, signal, tries) =>
       }
       let left = MAX_BODY_BYTES;
       const chunks: Buffer[] = [];
-      const end = (): void => settle(judgeBody(target, Buffer.concat(chunks)));
+      const end = (): void => settle(judgeBody(target, response, Buffer.concat(chunks)));
       response.on('data', (chunk: Buffer) => {
         chunks.push(chunk);
         left -= chunk.length;
@@ -71,7 +71,9 @@ export const probeHttp: Probe = (target, signal, tries) =>
       // A server may send one where none belongs; what it has said is enough.
       if (target.method === 'HEAD' || BODILESS.has(response.statusCode ?? 0)) end();
     });
-    query.on('upgrade', (response) => settle(judgeHead(target, response) ?? judgeBody(target, Buffer.alloc(0))));
+    query.on('upgrade', (response) =>
+      settle(judgeHead(target, response) ?? judgeBody(target, response, Buffer.alloc(0))),
+    );
     query.end();
     return (raw) => connect?.(null, target.type === 'https' ? secure(raw, target, settle) : raw);
   });
@@ -92,9 +94,7 @@ function judgeHead(target: Target, response: IncomingMessage): Outcome | undefin
   const { statusCode: status = 0, headersDistinct } = response;
   const other = judgeIdentity(target, headersDistinct);
   if (other !== undefined) return other;
-  const { drainHeader } = target;
-  if (status === DRAINING_STATUS && drainHeader !== undefined && drainHeader.toLowerCase() in headersDistinct)
-    return DRAINING;
+  if (saysItDrains(target, response)) return target.identityBody === undefined ? DRAINING : undefined;
   const wanted = (target.status ?? WANTED).some(([low, high]) => status >= low && status <= high);
   if (wanted) return undefined;
   const fail = status === REQUEST_TIMEOUT ? endedByPeer : failure;
@@ -110,9 +110,16 @@ function judgeIdentity({ identityHeader }: Target, headers: NodeJS.Dict<string[]
   return failure('wrong-identity', said === undefined ? `no header ${name}` : `${name}: ${said.join(', ')}`);
 }
 
-function judgeBody({ body, identityBody }: Target, received: Buffer): Outcome {
-  if (identityBody !== undefined && !received.includes(identityBody))
-    return failure('wrong-identity', 'the body does not say who it should be');
+function saysItDrains({ drainHeader }: Target, { statusCode, headersDistinct }: IncomingMessage): boolean {
+  return statusCode === DRAINING_STATUS && drainHeader !== undefined && drainHeader.toLowerCase() in headersDistinct;
+}
+
+function judgeBody(target: Target, response: IncomingMessage, received: Buffer): Outcome {
+  const { body, identityBody } = target;
+  const isAnother = identityBody !== undefined && !received.includes(identityBody);
+  // R19: another one's word that it drains is none.
+  if (saysItDrains(target, response)) return isAnother ? failure('bad-status', `HTTP ${DRAINING_STATUS}`) : DRAINING;
+  if (isAnother) return failure('wrong-identity', 'the body does not say who it should be');
   if (body !== undefined && !received.includes(body))
     return failure('bad-status', 'the body has not the text that is expected');
   return PASS;
