@@ -1,8 +1,10 @@
+import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import { createServer as createHttp2Server } from 'node:http2';
 import { createServer as createHttpsServer } from 'node:https';
 import { createServer, type Server } from 'node:net';
+import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { PROBE_TYPES, type ProbeType, type Target } from '../src/prober/feed.js';
 import { MAX_RUNNING } from '../src/prober/probes/exec.js';
@@ -110,6 +112,16 @@ t.test('exec: the status of a program, at most so many at once', async (t) => {
   const of = (group: string) => exec('sleep 0.05', { group }).then(() => done.push(group));
   await Promise.all([...Array.from({ length: 10 * MAX_RUNNING }, () => of('crowd')), of('few'), of('few')]);
   t.ok(done.lastIndexOf('few') < 5 * MAX_RUNNING, 'R31: the turns of a zone do not wait for all of another’s');
+});
+
+const NO_NAMESPACES =
+  spawnSync('unshare', ['-p', '-f', '-m', 'true']).status !== 0 && 'a PID namespace is not permitted here';
+
+t.test('exec in the first process of a container leaves no dead ones', { skip: NO_NAMESPACES }, async (t) => {
+  const script = fileURLToPath(new URL('./probes-first-process.js', import.meta.url));
+  const first = ['--pid', '--fork', '--mount-proc', '--kill-child', process.execPath, script];
+  const { stdout, stderr } = spawnSync('unshare', first, { encoding: 'utf8', timeout: 20_000 });
+  t.same([stdout, stderr], ['as 1: pass pass pass failure\nnobody is left\n', '']);
 });
 
 t.test('A25: every kind reaches an IPv6 address, without brackets and with them where a URL has one', async (t) => {

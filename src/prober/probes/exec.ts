@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import type { Ms } from '../../system/clock.js';
+import { reapGroup } from '../../system/orphans.js';
 import type { Target } from '../feed.js';
 import { attempt, failure, local, type Outcome, PASS, type Probe, TWICE } from './attempt.js';
 
@@ -74,7 +75,10 @@ function run({ address, port, timeout, command }: Target, signal: AbortSignal): 
     // What it has left running may hold its standard error open for ever: that must neither stay nor be waited for.
     child.on('exit', () => {
       killAll(child);
-      setTimeout(() => stderr?.destroy(), LAST_WORDS_MS);
+      setTimeout(() => {
+        stderr?.destroy();
+        if (child.pid !== undefined) reapGroup(child.pid);
+      }, LAST_WORDS_MS);
     });
     child.on('close', (code, killedBy) => {
       if (code === 0) settle(PASS);
