@@ -2,6 +2,8 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { createServer, type Socket } from 'node:net';
+import { setImmediate as tick } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import { attempt, type Outcome, type Probe, type Tries } from '../src/prober/probes/attempt.js';
 import { classify, defaultIn4, defaultIn6 } from '../src/prober/probes/classify.js';
@@ -24,6 +26,13 @@ function probeBy(t: Tap, way: (typeof WAYS)[number]): Probe {
   t.teardown(() => native.close());
   return native.probe;
 }
+
+/** Takes connections in a thread of its own, and resets them at once. Tells its port. */
+const RESETTING = `
+  const { createServer } = require('node:net');
+  const server = createServer((socket) => void socket.on('error', () => {}).resetAndDestroy());
+  server.listen(0, '${HERE}', () => require('node:worker_threads').parentPort.postMessage(server.address().port));
+`;
 
 /** As many tries as there are times for. */
 const OFTEN: Tries = { more: () => true, unanswered: () => {}, waits: () => {} };
@@ -96,6 +105,20 @@ for (const way of WAYS) {
         failure: 'refused',
         detail: 'ECONNREFUSED',
       });
+    });
+
+    await t.test('whoever takes a connection passes, however soon he resets it', async (t) => {
+      const resetting = new Worker(RESETTING, { eval: true });
+      t.teardown(() => void resetting.terminate());
+      const [port] = (await once(resetting, 'message')) as [number];
+      for (let i = 0; i < 3; i++) {
+        const probed = probeTcp(target({ port }), never);
+        // As on a machine that is busy: the reset is here before anybody looks.
+        await tick();
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50);
+        t.same(await probed, { kind: 'pass' });
+      }
+      t.match(await probeTcp(target({ port, expect: 'hello' }), never), { kind: 'failure' }, 'and says no word');
     });
 
     await t.test('R17: a late loop opens no second connection beside one that is there', async (t) => {

@@ -49,6 +49,20 @@ t.test('TLS: name and validity of the certificate', async (t) => {
   const aged = await listeningHere(ancient);
   t.equal(await probe({ type: 'tls', port: aged }), 'pass', 'it lives, however old its TLS');
   t.equal(await probe({ type: 'https', port: aged }), 'pass');
+  for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
+    const own = { key: KEY, cert: CERT, ca: CERT, minVersion: version, maxVersion: version };
+    const asking = createTlsServer({ ...own, requestCert: true, rejectUnauthorized: true }, (socket) => {
+      socket.on('error', () => {});
+    });
+    const port = await listeningHere(asking);
+    t.equal(await probe({ type: 'tls', port, tlsName: 'probe.test' }), 'pass', `${version}: it asks who we are`);
+    t.match(await probe({ type: 'tls', port, tlsName: 'x.test' }), /^wrong-identity/);
+    t.match(
+      await probe({ type: 'https', port }),
+      /^bad-status: (ERR_SSL_.*ALERT|EPROTO)/,
+      'and tells nobody how it is',
+    );
+  }
   const half = Buffer.from([0x16, 3, 3, 0, 100, 2]);
   const stuck = await listeningHere(createServer((socket) => void socket.on('error', () => {}).write(half)));
   t.match(await probe({ type: 'tls', port: stuck, timeout: 100 }), /^timeout: /, 'half a handshake');

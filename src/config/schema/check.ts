@@ -107,11 +107,11 @@ export const checkOptions = {
     'header name',
     (input) =>
       typeof input === 'string' && TOKEN.test(input) ? input : expected('the name of a header, such as X-Drain', input),
-    'http, https: a 503 that has this header, whatever its value, says that the endpoint drains: it is left out at once, and that is no failure (R10).',
+    'http, https: a 503 that has this header, whatever its value, says that the endpoint drains: it is left out at once, and that is no failure (R10). With `identityBody` its body must have that, too.',
     { default: 'X-Drain' },
   ),
   tlsName: domain(
-    'tls, https, grpc: the name that is asked for and that the certificate must have, or another service answers (R19). Who signed it is not judged. With `grpc` it means TLS.',
+    'tls, https, grpc: the name that is asked for and that the certificate must have, or another service answers (R19). Who signed it is not judged. With `grpc` it means TLS. None is shown: a server that demands one passes `tls`, and fails the others.',
   ),
   minValidity: duration('tls: how long the certificate must still be good.', { default: '0s', min: '0s' }),
   grpcService: text(
@@ -121,7 +121,7 @@ export const checkOptions = {
   ),
   query: domain('dns: the name that is asked. Needed there.'),
   queryType: choice(QUERY_TYPES, 'dns: the type that is asked.', { default: 'SOA' }),
-  expect: payload('tcp: what the greeting must have. udp: what the reply must have.'),
+  expect: payload('tcp: what the greeting must have; without it, whoever takes a connection passes, and if he resets it at once. udp: what the reply must have.'),
   farewell: payload(
     'tcp: sent at the end, for servers that take a bare connection for a fault. The other side then closes, or a reset comes a second later.',
   ),

@@ -9,7 +9,7 @@ import { local, type Outcome, PASS, type Probe, RETRY_AT, STOPPED, type Tries, T
 import { classify } from './classify.js';
 import { isGivenOut, MET_ITSELF } from './connection.js';
 import { loadNativeCalls, type NativeCalls, NativeSockets, UNDER_WAY } from './native-sockets.js';
-import { probeTcp } from './tcp.js';
+import { probeTcp, taken } from './tcp.js';
 
 /**
  * So long a connection is young. Most are there at once, or on a LAN at the second look; of the others it is known when
@@ -217,5 +217,5 @@ function isPlain({ address, port, source, expect, farewell }: Target): boolean {
 }
 
 function fault(errno: number, address: string): Outcome {
-  return classify({ code: errorName(errno), syscall: 'connect' }, address);
+  return taken(classify({ code: errorName(errno), syscall: 'connect' }, address));
 }

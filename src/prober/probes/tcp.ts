@@ -9,14 +9,24 @@ const MAX_GREETING_BYTES = 4_096;
 /** So long the other side may take to close after a farewell, when the probe itself is over. */
 const FAREWELL_MS: Ms = 1_000;
 
-export const probeTcp: Probe = (target, signal, tries) =>
-  attemptOver(
+export const probeTcp: Probe = async (target, signal, tries) => {
+  const outcome = await attemptOver(
     target,
     signal,
     tries,
     (settle) => (socket) => greet(socket, target, settle),
     (socket) => end(socket, target),
   );
+  return target.expect === undefined ? taken(outcome) : outcome;
+};
+
+/**
+ * Where nothing more is asked, whoever takes a connection passes. That one was reset says that it was taken: how soon we
+ * looked must not decide.
+ */
+export function taken(outcome: Outcome): Outcome {
+  return outcome.kind === 'failure' && outcome.failure === 'reset' ? PASS : outcome;
+}
 
 function greet(socket: Socket, { expect }: Target, settle: (outcome: Outcome) => void): void {
   if (expect === undefined) {
