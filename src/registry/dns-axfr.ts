@@ -62,7 +62,9 @@ class TransferReader {
   readonly #targets = new Set<string>();
   /** By their names: no more than there may be targets. */
   readonly #aliases = new Map<string, ReadRecord & { readonly target: string }>();
-  /** No more than that either. */
+  /** Delegations by their names: no more than that either. */
+  readonly #cuts = new Map<string, ReadRecord>();
+  /** Nor of them. */
   readonly #aliasesOfAll: ReadRecord[] = [];
   /** Those with addresses in them. */
   readonly #messages: Uint8Array[] = [];
@@ -105,7 +107,10 @@ class TransferReader {
         if (!this.#isOver(this.#aliases.size)) this.#aliases.set(record.name, record);
       } else if (record.type === TYPE.DNAME) {
         if (!this.#isOver(this.#aliasesOfAll.length)) this.#aliasesOfAll.push(record);
-      } else if (record.type === TYPE.NS && this.#bounds.plain) this.#servers.set(record.target, record);
+      } else if (record.type === TYPE.NS) {
+        if (this.#bounds.plain) this.#servers.set(record.target, record);
+        if (record.name !== this.#zone && !this.#isOver(this.#cuts.size)) this.#cuts.set(record.name, record);
+      }
     }
     if (this.#serial === undefined) return strange('an empty transfer');
     this.#keep(answers, bytes);
@@ -124,7 +129,7 @@ class TransferReader {
       await others();
     }
     const aliases = [...this.#aliases.values(), ...this.#aliasesOfAll];
-    return [...this.#endpoints, ...this.#servers.values(), ...aliases, ...addresses];
+    return [...this.#endpoints, ...this.#servers.values(), ...this.#cuts.values(), ...aliases, ...addresses];
   }
 
   #keep(answers: readonly ReadRecord[], bytes: Uint8Array): void {

@@ -28,6 +28,7 @@ export type Hosts = ReadonlyMap<string, readonly string[]>;
 /** The labels of a name below its zone; undefined when they fit no form. */
 export function placeOf(labels: readonly string[]): NamePlace | undefined {
   const [first = '', second = '', third] = labels;
+  if (labels.at(-1) === '*') return undefined;
   if (labels.length === 1) return first.startsWith('_') ? undefined : { service: first, protocol: 'tcp' };
   const protocol = second === '_tcp' ? 'tcp' : second === '_udp' ? 'udp' : undefined;
   if (protocol === undefined || !/^_[^_]/.test(first) || labels.length > 3) return undefined;
@@ -180,6 +181,7 @@ export function zoneServices(
   const hosts = hostsOf(own);
   const aliases = new Map<string, Extract<ReadRecord, { readonly target: string }>>();
   for (const record of own) if (record.type === TYPE.CNAME) aliases.set(record.name, record);
+  const cuts = new Set(own.filter(({ name, type }) => type === TYPE.NS && name !== zone).map(({ name }) => name));
   const targets = new Set<string>();
   for (const record of records) {
     if (record.type === TYPE.SRV || record.type === TYPE.NS) targets.add(record.target);
@@ -187,7 +189,7 @@ export function zoneServices(
     const host = aliasesFrom(record.target, aliases).at(-1)?.target ?? record.target;
     const place = placeOf(labelsBelow(record.name, zone));
     if (place === undefined) builder.reject(record.name, 'fits none of _SERVICE._tcp, _PORT._tcp.SERVICE, SERVICE');
-    else builder.srv(record, place, hosts.get(host) ?? elsewhere(host, zone));
+    else builder.srv(record, place, hosts.get(host) ?? elsewhere(host, zone, cuts));
   }
   for (const { name, type } of own) {
     if (type === TYPE.DNAME) builder.reject(name, 'an alias of all names below it (DNAME), which is not followed');
@@ -198,6 +200,7 @@ export function zoneServices(
   if (port === undefined) return builder.over ?? builder.build(zone);
   for (const [name, addresses] of hosts) {
     const labels = labelsBelow(name, zone);
+    if (labels.length === 1 && labels[0] === '*') builder.reject(name, 'a wildcard is no service');
     // Hosts that others point at are no services themselves.
     const place = labels.length === 1 && !targets.has(name) ? placeOf(labels) : undefined;
     if (place !== undefined) builder.plain(name, place, addresses, port);
@@ -206,9 +209,17 @@ export function zoneServices(
 }
 
 /** In the zone, a target without an address has none. */
-function elsewhere(target: string, zone: string): readonly string[] {
-  const host = isWithin(target, zone) ? undefined : normalizeHost(target);
+function elsewhere(target: string, zone: string, cuts: ReadonlySet<string>): readonly string[] {
+  const inside = isWithin(target, zone) && !isDelegated(target, zone, cuts);
+  const host = inside ? undefined : normalizeHost(target);
   return host === undefined ? [] : [host];
+}
+
+/** Whether it is in another zone, one below. */
+function isDelegated(name: string, zone: string, cuts: ReadonlySet<string>): boolean {
+  for (let rest = name; rest.length > zone.length; rest = rest.slice(rest.indexOf('.') + 1))
+    if (cuts.has(rest)) return true;
+  return false;
 }
 
 function labelsBelow(name: string, zone: string): string[] {
