@@ -222,6 +222,14 @@ t.test('an answer that says nothing of the name is not taken for none', async (t
     await looked(t, NAME, { [TYPE.SRV]: [[srv(NAME, 80, host)]], [TYPE.A]: [[], referral] }),
     said(NAME, `its target ${host}: a referral to other servers, and no answer`),
   );
+  for (const flags of [0x8000, 0x8100])
+    t.equal(
+      await looked(t, NAME, { [TYPE.SRV]: [[], { flags }] }),
+      said(NAME, 'an empty answer of a server that has no say'),
+    );
+  const negative = { flags: 0x8000, authorities: [soa(ZONE, 1)] };
+  t.same(await looked(t, NAME, { [TYPE.SRV]: [[], negative] }), ['orders=']);
+  t.same(await looked(t, NAME, { [TYPE.SRV]: [[], { flags: RECURSIVE }] }), ['orders=']);
   t.same(await looked(t, NAME, { [TYPE.SRV]: [[]] }), ['orders='], 'which is another thing than none');
   t.same(await looked(t, NAME, { [TYPE.SRV]: [[srv(NAME, 0, '.')]] }), ['orders=']);
   t.same(await looked(t, NAME, { [TYPE.SRV]: [[srv(NAME, 0, host)], { additionals: [web] }] }), [
@@ -257,6 +265,19 @@ t.test('replies of strangers are passed over, and what is cut over TCP, too, is 
 });
 
 const placeOf = ({ server }: FakeNameServer): string => `${server.address}:${server.port}`;
+
+t.test('a name that the first server denies may be known to the next', async (t) => {
+  const [empty, good] = [await FakeNameServer.start(t), await FakeNameServer.start(t)];
+  empty.answer = ({ id, name, type }) => [encode(id, { name, type }, [], { flags: 0x8400 | RCODE.NXDOMAIN })];
+  good.answer = ({ id, name, type }) => {
+    const records = { [TYPE.SRV]: [srv(NAME, 80, host)], [TYPE.A]: [a(name, 10, 0, 0, 1)] }[type] ?? [];
+    return [encode(id, { name, type }, records)];
+  };
+  const names = [NAME, `plain.${ZONE}`];
+  t.same(await told(registryOf(t, [empty, good], { names, port: 80 })), ['orders=10.0.0.1', 'plain=10.0.0.1']);
+  const denied = 'the name is configured, and is denied (NXDOMAIN)';
+  t.equal(await told(registryOf(t, [empty], { names, port: 80 })), said(NAME, denied));
+});
 
 t.test('half of the names fail: the others are read, and a lame server is not asked first again', async (t) => {
   const [lame, good] = [await FakeNameServer.start(t), await FakeNameServer.start(t)];

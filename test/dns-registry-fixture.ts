@@ -36,6 +36,10 @@ export const aaaa = (name: string, last: number): ReadRecord => {
   return { name, type: TYPE.AAAA, address: Uint8Array.from([0xfd, ...new Array(14).fill(0), last]) };
 };
 
+/** Says the upper bits of a response code. */
+export const opt = (rcode: number): ReadRecord => ({ name: String(rcode >> 4), type: 'other' });
+const OPT = Uint8Array.of(0, 0, TYPE.OPT, 4, 208, 0, 0, 0, 0, 0, 0);
+
 export interface Sections {
   /** QR and AA by default. */
   readonly flags?: number;
@@ -54,7 +58,10 @@ export function encode(
   out.u16(id).u16(flags).u16(1).u16(answers.length).u16(authorities.length).u16(additionals.length);
   out.bytes(nameToWire(question.name)!).u16(question.type).u16(1);
   for (const record of [...answers, ...authorities, ...additionals]) {
-    if (record.type === 'other') throw new Error('not encoded here');
+    if (record.type === 'other') {
+      out.bytes(OPT.subarray(0, 5)).u8(Number(record.name)).bytes(OPT.subarray(6));
+      continue;
+    }
     const data = new ByteWriter(512);
     if ('address' in record) data.bytes(record.address);
     else if ('serial' in record) {

@@ -11,6 +11,7 @@ export interface Message {
   readonly authoritative: boolean;
   readonly truncated: boolean;
   readonly recursionAvailable: boolean;
+  /** With its upper bits, where there is an OPT record (RFC 6891 s.6.1.3). */
   readonly rcode: number;
   /** Absent: the message has none, or more than one. */
   readonly question?: { readonly name: string; readonly type: number };
@@ -72,6 +73,7 @@ export function readMessage(bytes: Uint8Array): Message | undefined {
 class Reader {
   readonly #bytes: Uint8Array;
   #at = 0;
+  #upperRcode = 0;
   /** Set while it is the last one that was read. */
   #tsig: Tsig | undefined;
 
@@ -104,7 +106,7 @@ class Reader {
       authoritative: (flags & 0x0400) !== 0,
       truncated: (flags & 0x0200) !== 0,
       recursionAvailable: (flags & 0x0080) !== 0,
-      rcode: flags & 15,
+      rcode: (this.#upperRcode << 4) | (flags & 15),
       ...(questions === 1 && question !== undefined ? { question } : {}),
       ...sections,
       ...(additionals > 0 && this.#tsig !== undefined ? { tsig: this.#tsig } : {}),
@@ -122,6 +124,7 @@ class Reader {
     const name = this.#name();
     const type = this.#u16();
     const classNumber = this.#u16();
+    if (type === TYPE.OPT) this.#upperRcode = this.#bytes[this.#at] ?? 0;
     this.#at += 4;
     const length = this.#u16();
     const end = this.#at + length;

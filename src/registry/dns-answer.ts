@@ -28,8 +28,9 @@ export function recordsOf<T extends ReadRecord['type']>(
   if (answers.length > 0 && passed.size === 0) return strange('an answer about another name');
   const denied = authorities.some((record) => record.type === TYPE.SOA) || recursionAvailable;
   if (passed.size > 0 && !denied) return strange('an alias (CNAME) that the server does not follow');
-  const refers = !denied && !authoritative && authorities.some((record) => record.type === TYPE.NS);
-  return refers ? strange('a referral to other servers, and no answer') : [];
+  if (denied || authoritative) return [];
+  const refers = authorities.some((record) => record.type === TYPE.NS);
+  return strange(refers ? 'a referral to other servers, and no answer' : 'an empty answer of a server that has no say');
 }
 
 function strange(reason: string): Failure {

@@ -12,6 +12,8 @@ import { signMessage, TsigAnswers, type TsigKey, wallSeconds } from './dns-tsig.
 
 /** Of an answer over TCP. */
 const ANSWER_MS: Ms = 3_000;
+const EDNS_REFUSALS: readonly number[] = [RCODE.FORMERR, RCODE.NOTIMP, RCODE.BADVERS];
+
 export interface Asking extends Calling {
   readonly name: string;
   readonly type: number;
@@ -23,8 +25,8 @@ export interface Asking extends Calling {
 /** The reply to a question, NXDOMAIN included. Other response codes are failures. Never rejects. */
 export async function askServer(asking: Asking): Promise<Message | Failure> {
   const first = await replyOf(asking);
-  // A server that knows nothing of EDNS may refuse the question for it (RFC 6891 s.7).
-  const odd = !('reason' in first) && (first.rcode === RCODE.FORMERR || first.rcode === RCODE.NOTIMP);
+  // A server that knows nothing of EDNS, or of ours, may refuse the question for it (RFC 6891 s.7).
+  const odd = !('reason' in first) && EDNS_REFUSALS.includes(first.rcode);
   const last = odd ? await replyOf({ ...asking, withoutEdns: true }) : first;
   if ('reason' in last || last.rcode === RCODE.NOERROR || last.rcode === RCODE.NXDOMAIN) return last;
   return rcodeFailure(last.rcode);

@@ -29,8 +29,11 @@ const FAMILIES: readonly (typeof TYPE.A | typeof TYPE.AAAA)[] = [TYPE.A, TYPE.AA
 const MOST_OVER_UDP = 1232;
 const ROOMY = 400;
 
-/** Asks the servers in turn. */
-export type Ask = (name: string, type: number) => Promise<Message | Failure>;
+/**
+ * Asks the servers in turn.
+ * @param configured a server that denies the name (NXDOMAIN) is passed over, unless all others do so, or fail
+ */
+export type Ask = (name: string, type: number, configured?: boolean) => Promise<Message | Failure>;
 
 /** What a read found of one name. */
 interface Found {
@@ -62,8 +65,8 @@ class Reading {
     this.#ask = ask;
   }
 
-  readonly ask: Ask = async (name, type) => {
-    const reply = await this.#ask(name, type);
+  readonly ask: Ask = async (name, type, configured) => {
+    const reply = await this.#ask(name, type, configured);
     if (!('reason' in reply) || reply.kind !== 'unreachable') this.answers++;
     return reply;
   };
@@ -71,24 +74,31 @@ class Reading {
   /**
    * Asked for once a read.
    * @param known addresses that came with an answer: only the other family is asked for
+   * @param configured as of `Ask`
    */
-  addressesOf(host: string, known: readonly string[] = []): Promise<HostAddresses> {
+  addressesOf(host: string, known: readonly string[], configured?: boolean): Promise<HostAddresses> {
     const types = FAMILIES.filter((type) => !known.some((address) => address.includes(':') === (type === TYPE.AAAA)));
     const key = `${host} ${types}`;
     let addresses = this.#hosts.get(key);
-    if (addresses === undefined) this.#hosts.set(key, (addresses = this.#addressesOf(host, types, known)));
+    if (addresses === undefined) this.#hosts.set(key, (addresses = this.#addressesOf(host, types, known, configured)));
     return addresses;
   }
 
   /** IPv4 and IPv6. A name with neither is there, without an endpoint. */
-  async #addressesOf(host: string, types: typeof FAMILIES, known: readonly string[]): Promise<HostAddresses> {
+  async #addressesOf(
+    host: string,
+    types: typeof FAMILIES,
+    known: readonly string[],
+    configured: boolean | undefined,
+  ): Promise<HostAddresses> {
     const addresses = [...known];
     let fault: Failure | undefined;
+    let denied = false;
     for (const type of types) {
-      const reply = await this.ask(host, type);
+      const reply = await this.ask(host, type, configured);
       if (!('reason' in reply) && reply.rcode === RCODE.NXDOMAIN) {
         // Some servers deny a name of which they have an address of the other family.
-        if (addresses.length === 0 && fault === undefined) return { addresses, denied: true };
+        denied = true;
         continue;
       }
       const records = 'reason' in reply ? reply : recordsOf(reply, host, type);
@@ -97,7 +107,7 @@ class Reading {
       // Where nothing is known yet, the rest alone would be of no use.
       if (fault !== undefined && addresses.length === 0) break;
     }
-    return { addresses, fault };
+    return denied && addresses.length === 0 && fault === undefined ? { addresses, denied } : { addresses, fault };
   }
 }
 
@@ -214,13 +224,13 @@ export class DnsLookups {
     const { port, policy } = this.#options;
     const builder = new ServiceBuilder(policy);
     if (port !== undefined && !name.startsWith('_')) {
-      const { addresses, fault, denied } = await read.addressesOf(name);
+      const { addresses, fault, denied } = await read.addressesOf(name, [], true);
       if (denied) return DENIED;
       if (fault !== undefined && addresses.length === 0) return fault;
       builder.plain(name, place, addresses, port);
       return foundIn(builder, name, fault);
     }
-    const reply = await read.ask(name, TYPE.SRV);
+    const reply = await read.ask(name, TYPE.SRV, true);
     if ('reason' in reply) return reply;
     if (reply.rcode === RCODE.NXDOMAIN) return DENIED;
     const records = recordsOf(reply, name, TYPE.SRV);
@@ -228,11 +238,14 @@ export class DnsLookups {
     const more = hostsOf(reply.additionals);
     let doubt: Failure | undefined;
     let known = 0;
-    for (const record of records) {
-      const { target } = record;
+    const hosts = records.map(({ target }): HostAddresses | Promise<HostAddresses> => {
       const added = more.get(target) ?? [];
       const whole = target === '.' || (added.length > 0 && tellsAll(reply));
-      const { addresses, fault } = whole ? { addresses: added } : await read.addressesOf(target, added);
+      return whole ? { addresses: added } : read.addressesOf(target, added);
+    });
+    for (const [i, { addresses, fault }] of (await Promise.all(hosts)).entries()) {
+      const record = records[i]!;
+      const { target } = record;
       if (fault !== undefined) doubt ??= { ...fault, reason: `its target ${target}: ${fault.reason}` };
       if (fault !== undefined && addresses.length === 0) continue;
       // A target that is denied has no address, and loses its own row.

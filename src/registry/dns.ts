@@ -2,11 +2,12 @@
 import { setMaxListeners } from 'node:events';
 import { showListen } from '../config/addresses.js';
 import type { Cidr, DnsRegistryConfig, LimitsConfig } from '../config/types.js';
+import { RCODE } from '../dns/constants.js';
 import type { Message } from '../dns/read-message.js';
 import type { Ms } from '../system/clock.js';
 import type { Adapter, Failure, Observation, PollContext } from './adapter.js';
 import { CredentialFiles } from './credential-files.js';
-import { type Asking, askServer } from './dns-exchange.js';
+import { type Asking, askServer, rcodeFailure } from './dns-exchange.js';
 import { DnsLookups } from './dns-lookups.js';
 import { listenForNotify } from './dns-notify.js';
 import { DnsTransfer, TRANSFER_MS } from './dns-transfer.js';
@@ -87,7 +88,9 @@ export class DnsRegistry implements Adapter {
     const { signal } = context;
     // As many questions as are under way listen to it.
     setMaxListeners(0, signal);
-    return this.#lookups!.read((name, type) => this.#ask({ name, type, key, signal, turn: 'later' }));
+    return this.#lookups!.read((name, type, configured) => {
+      return this.#ask({ name, type, key, signal, turn: 'later' }, configured);
+    });
   }
 
   /** Shared with all servers. */
@@ -114,9 +117,14 @@ export class DnsRegistry implements Adapter {
     return this.#members.together(failures);
   }
 
-  #ask(question: Omit<Asking, 'server'>): Promise<Message | Failure> {
-    return this.#members.ask(question.signal, (index) => {
-      return askServer({ ...question, server: this.#config.servers[index]! });
+  async #ask(question: Omit<Asking, 'server'>, configured = false): Promise<Message | Failure> {
+    let denial: Message | undefined;
+    const reply = await this.#members.ask(question.signal, async (index) => {
+      const own = await askServer({ ...question, server: this.#config.servers[index]! });
+      if (!configured || 'reason' in own || own.rcode !== RCODE.NXDOMAIN) return own;
+      denial = own;
+      return rcodeFailure(own.rcode);
     });
+    return 'reason' in reply ? (denial ?? reply) : reply;
   }
 }
