@@ -6,6 +6,7 @@ import { registryIdentity } from '../src/registry/identity.js';
 import type { LookUp } from '../src/registry/look-up.js';
 import { openAdapter } from '../src/registry/open.js';
 import type { Report, Row } from '../src/registry/registry.js';
+import type { SeenRevision } from '../src/registry/revision-memory.js';
 import type { SyncLoop } from '../src/registry/sync.js';
 import { configOf, fakeConsul, following, instance, LIMITS, until } from './consul-fixture.js';
 import { FakeConsul } from './fake-consul.js';
@@ -28,10 +29,11 @@ interface Options {
   readonly softTtl?: number;
   readonly naming?: 'rfc2782' | 'consul';
   readonly datacenters?: readonly string[];
+  readonly seen?: SeenRevision;
 }
 
 /** A loop that runs. */
-function asking(t: Test, fake: FakeConsul, options: Options = {}): Followed {
+function asking(t: Test, fake: FakeConsul, { seen, ...options }: Options = {}): Followed {
   const config: ConsulRegistryConfig = { ...configOf(fake), mirror: 'asked', ...options.config };
   const adapter = openAdapter(options.filter === undefined ? config : { ...config, filter: options.filter }, {
     softTtl: options.softTtl ?? 2000,
@@ -39,9 +41,10 @@ function asking(t: Test, fake: FakeConsul, options: Options = {}): Followed {
     allowAddresses: [],
     naming: options.naming ?? 'rfc2782',
     datacenters: options.datacenters ?? ['dc1'],
+    seen,
   });
   adapter.onDemand?.order(options.known ?? []);
-  const { loop, rows, reports } = following(t, adapter);
+  const { loop, rows, reports } = following(t, adapter, seen);
   const lookUp = (service: string): Promise<LookUp> =>
     new Promise((resolve) => {
       void loop.lookUp(service, (found) => {
@@ -124,10 +127,13 @@ t.test('look-ups do not wait for reads, nor reads for look-ups', async (t) => {
   fake.set('asked', instance('a', '10.0.1.1'));
   const { rows, lookUp } = asking(t, fake, { known });
   await until('the list is being read', () => fake.count(/^health\/service/) > 5);
+  const warnings: Error[] = [];
+  process.on('warning', (warning) => warnings.push(warning));
   const before = fake.count(/^health\/service/);
   t.equal((await lookUp('asked')).kind, 'found');
   t.ok(fake.count(/^health\/service/) - before < 60, 'long before the list is there');
   await Promise.all(Array.from({ length: 30 }, (_, i) => lookUp(`nope${i}`)));
+  t.same(warnings, [], 'however many come at once');
   await until('the list', () => rows.size === 101);
   t.ok(fake.mostInASecond() <= 50, `${fake.mostInASecond()} in a second`);
 });
@@ -179,6 +185,39 @@ t.test('a registry that refuses, falls silent or forgets takes nothing away', as
   fake.wipe();
   await until('an index that goes back', () => reports.slice(seen).some(({ kind }) => kind === 'unbelievable'));
   t.equal(rows.get('web')?.length, 1, 'is not believed');
+});
+
+t.test('R6: a backup from between the first list and the last change is doubted, too', async (t) => {
+  const fake = await fakeConsul(t);
+  fake.set('web', instance('web', '10.0.0.1'));
+  // Nothing else tells meanwhile how far the registry is as a whole.
+  const { rows, reports } = asking(t, fake, { known: ['web', 'db'], softTtl: 120_000 });
+  await until('the list', () => rows.size === 1);
+  await until('the watches', () => fake.count(/index=/) >= 3);
+  for (let i = 0; i < 20; i++) fake.set('web', instance('web', '10.0.0.1', { port: 80 + i }));
+  fake.set('db', instance('db', '10.0.0.2'));
+  await until('the last changes', () => rows.get('web')?.[0]?.port === 99 && rows.has('db'));
+  const seen = reports.length;
+  fake.wipe(20);
+  fake.set('web', instance('web', '10.0.0.1', { port: 80 }));
+  await until('a report', () => reports.slice(seen).some(({ kind }) => kind !== 'change'));
+  t.match(
+    reports.slice(seen).find(({ kind }) => kind !== 'change'),
+    { kind: 'unbelievable', reason: /^revision went back from/ },
+  );
+  t.equal(rows.has('db'), true);
+});
+
+t.test('R6: a server that is behind another one, or what was seen before a restart, is no backup', async (t) => {
+  const fake = await fakeConsul(t);
+  fake.set('web', instance('web', '10.0.0.1'));
+  fake.faults = { staleHeaders: { 'x-consul-index': '7' }, headersOf: /./ };
+  const seen = { epoch: 'one.consul', revision: '11.11.11' };
+  const { reports } = asking(t, fake, { known: ['web'], seen });
+  await until('a report', () => reports.length > 0);
+  t.match(reports[0], { kind: 'list', revision: '11.11.11' });
+  await until('a confirmation', () => reports.some(({ kind }) => kind === 'confirmed'));
+  t.notOk(reports.some(({ kind }) => kind === 'unbelievable'));
 });
 
 t.test('one service that cannot be read stands, and the others go on', async (t) => {

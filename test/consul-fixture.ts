@@ -6,6 +6,7 @@ import type { Adapter, Observation } from '../src/registry/adapter.js';
 import { ConsulRegistry } from '../src/registry/consul.js';
 import type { ConsulRegistryOptions } from '../src/registry/consul-source.js';
 import type { Report, Row } from '../src/registry/registry.js';
+import type { SeenRevision } from '../src/registry/revision-memory.js';
 import { SyncLoop } from '../src/registry/sync.js';
 import { bootClock } from '../src/system/boot-clock.js';
 import { FakeConsul, type FakeInstance } from './fake-consul.js';
@@ -75,6 +76,7 @@ export function addresses(observation: Observation): Record<string, string[]> {
 export function following(
   t: Test,
   adapter: Adapter,
+  seen?: SeenRevision,
 ): { loop: SyncLoop; rows: Map<string, readonly Row[]>; reports: Report[]; renewals: (readonly string[])[] } {
   const rows = new Map<string, readonly Row[]>();
   const reports: Report[] = [];
@@ -92,6 +94,7 @@ export function following(
     },
     watchFailed: () => undefined,
     renewed: (files) => renewals.push(files),
+    seen,
   });
   loop.start(false);
   t.teardown(() => loop.stop());

@@ -248,6 +248,32 @@ t.test('R6: a backup from between the first list and the last change is doubted,
   t.equal(rows.has('b'), true);
 });
 
+t.test('R6: a server that is behind what was seen before a restart is no backup: the leader tells', async (t) => {
+  const fake = await fakeConsul(t);
+  fake.set('a', instance('a', '10.0.0.1'));
+  fake.faults = { staleHeaders: { 'x-consul-index': '7' } };
+  const seen = { epoch: 'one.consul', revision: '11.11.11' };
+  const { reports } = following(t, registryOf(t, fake, { seen }), seen);
+  await until('a report', () => reports.length > 0);
+  t.match(reports[0], { kind: 'list', revision: '11.11.11' });
+  const without = following(t, registryOf(t, fake, { seen: { ...seen, revision: '11.11' } }));
+  await until('a list of one that was never seen', () => without.reports.length > 0);
+  t.match(without.reports[0], { kind: 'list', revision: '7.7.7' });
+});
+
+t.test('R6: a datacenter that is not heard yet is no further back than it was', async (t) => {
+  const fake = await fakeConsul(t);
+  fake.set('a', instance('a', '10.0.0.1'));
+  fake.faults = { noPathTo: 'dc2' };
+  const seen = { epoch: 'one.consul', revision: 'dc1=11.11.11,dc2=30.31.32' };
+  const { reports } = following(t, registryOf(t, fake, { datacenters: ['dc1', 'dc2'], seen }), seen);
+  await until('a report', () => reports.length > 0);
+  t.match(reports[0], { kind: 'list', revision: seen.revision });
+  const other = following(t, registryOf(t, fake, { datacenters: ['dc1', 'dc2'] }));
+  await until('a list of what was never seen', () => other.reports.length > 0);
+  t.match(other.reports[0], { kind: 'list', revision: 'dc1=11.11.11' });
+});
+
 t.test('what cannot be read takes nothing away', async (t) => {
   const fake = await fakeConsul(t);
   fake.set('a', instance('a', '10.0.0.1'));

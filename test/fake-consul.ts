@@ -78,6 +78,9 @@ export class FakeConsul {
   /** Of each summary. */
   summaryDelay = 0;
   trustDomain = 'one.consul';
+  datacenter = 'dc1';
+  /** What answers for other datacenters; this one for all others. */
+  readonly elsewhere = new Map<string, FakeConsul>();
 
   private constructor() {
     this.#server = createServer((req, res) => void this.#handle(req, res));
@@ -219,6 +222,8 @@ export class FakeConsul {
   async #handle(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const url = new URL(req.url ?? '/', 'http://fake');
     const path = url.pathname.replace('/v1/', '');
+    const other = this.elsewhere.get(url.searchParams.get('dc') ?? '');
+    if (other !== undefined) return await other.#handle(req, res);
     this.requests.push({ path: `${path}${url.search}`, at: performance.now() });
     this.inFlight++;
     this.mostInFlight = Math.max(this.mostInFlight, this.inFlight);
@@ -269,7 +274,8 @@ export class FakeConsul {
     if (path === 'catalog/nodes') return this.#indexes.nodes;
     if (path.startsWith('health/state/')) return this.#indexes.checks;
     if (path.startsWith('health/service/')) {
-      return this.#serviceIndexes.get(decodeURIComponent(path.slice('health/service/'.length))) ?? this.#index;
+      const known = this.#serviceIndexes.get(decodeURIComponent(path.slice('health/service/'.length)));
+      return known ?? Math.max(this.#indexes.services, this.#indexes.checks, this.#indexes.nodes);
     }
     if (path.startsWith('catalog/node-services/')) return Math.max(this.#indexes.services, this.#indexes.nodes);
     if (path === 'internal/ui/services') return Math.max(...Object.values(this.#indexes));
@@ -346,7 +352,7 @@ export class FakeConsul {
     return JSON.stringify(
       shown.map(([Name, instances]) => {
         const nodes = new Set([...instances.values()].map(({ node }) => node));
-        return { Name, Datacenter: 'dc1', Tags: null, Nodes: [...nodes], InstanceCount: instances.size };
+        return { Name, Datacenter: this.datacenter, Tags: null, Nodes: [...nodes], InstanceCount: instances.size };
       }),
     );
   }
@@ -357,7 +363,7 @@ export class FakeConsul {
 
   #node(name: string): object {
     const { address, index } = this.#nodes.get(name)!;
-    return { Node: name, Address: address, Datacenter: 'dc1', Meta: { rack: 'a' }, ModifyIndex: index };
+    return { Node: name, Address: address, Datacenter: this.datacenter, Meta: { rack: 'a' }, ModifyIndex: index };
   }
 
   #checks(): string {

@@ -303,9 +303,13 @@ t.test('R6: what was seen before a restart counts, with its lineage', async (t) 
   t.equal(memory.lineage, 2);
   t.equal(after('a', '100.7').judge('a', '99.8', 0)?.retryAfter, 10_000);
   t.equal(after('a', '100.7').judge('b', '1.1', 0), undefined, 'R7: another epoch');
-  t.equal(after('a', '100.7').judge('a', '9', 0), undefined, 'of other datacenters');
-  t.equal(after('a', '9.9.9.9').judge('a', '1.1.1.1', 0), undefined, 'of several datacenters');
-  t.equal(after('a', 'nonsense').judge('a', '1', 0), undefined);
+  t.equal(after('a', '100.7').judge('a', '9', 0), undefined, 'other numbers');
+  t.equal(after('a', 'x=9.9,y=9.9').judge('a', 'x=9.9,y=9.8', 0)?.retryAfter, 10_000, 'one of several datacenters');
+  t.equal(after('a', 'x=9.9,y=9.9').judge('a', 'y=9.9,z=1.1', 0), undefined, 'of other datacenters');
+  t.equal(after('a', 'x=9.9,y=9.9').judge('a', '1.1', 0), undefined);
+  for (const text of ['nonsense', '', '9.', 'x=', '9,', 'x=9;y=9']) {
+    t.equal(after('a', text).judge('a', '1', 0), undefined, text);
+  }
   t.equal(after('a+b', '9').judge('a+b', '8', 0)?.retryAfter, 10_000, 'a plus of its own');
 });
 

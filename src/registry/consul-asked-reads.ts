@@ -3,6 +3,7 @@ import type { Ms } from '../system/clock.js';
 import type { Failure } from './adapter.js';
 import type { AskedPart } from './consul-asked-service.js';
 import type { ConsulClient, ConsulQuery, ConsulReply } from './consul-client.js';
+import { later } from './consul-findings.js';
 import { NO_NODE, NO_STATE, type TableIndexes } from './consul-progress.js';
 import { isFailure } from './http-failure.js';
 import type { Turn } from './request-gate.js';
@@ -14,6 +15,8 @@ export interface AskedReadsOptions {
   readonly client: ConsulClient;
   readonly stale: boolean;
   readonly maxLag: Ms;
+  /** R6: the revision of a datacenter as it was last known before this began. */
+  readonly seen: (dc: string | undefined) => readonly bigint[] | undefined;
 }
 
 /** How one read is made. */
@@ -26,13 +29,21 @@ export interface Reading {
   readonly wait?: Ms;
 }
 
+/** How far a datacenter was known to be. */
+interface Known extends TableIndexes {
+  /** The greatest index of any answer. */
+  readonly newest: bigint;
+  /** Since when the others are as at the last look, by `performance.now()`. */
+  readonly since: number;
+}
+
 /** `wentBack`: what is there now is older than what is known. */
 export type ReadFailure = Failure & { readonly wentBack?: true };
 
 export class AskedReads {
   readonly #options: AskedReadsOptions;
-  /** Of the last look at each datacenter, and since when they are these. */
-  readonly #indexes = new Map<string | undefined, TableIndexes & { readonly since: number }>();
+  /** By datacenter. */
+  readonly #known = new Map<string | undefined, Known>();
   /** Why answers are not the leader's word. */
   doubt: string | undefined;
   /** A datacenter was further than it is now, or is seen with another token: until everything was read anew. */
@@ -42,38 +53,49 @@ export class AskedReads {
     this.#options = options;
   }
 
-  indexes(dc: string | undefined): TableIndexes | undefined {
-    return this.#indexes.get(dc);
+  /** How far a datacenter was, be it before this began. */
+  revision(dc: string | undefined): readonly bigint[] | undefined {
+    const known = this.#known.get(dc);
+    return known === undefined ? this.#options.seen(dc) : [known.catalog, known.checks, known.newest];
   }
 
   /** Nothing that was in the registry when it was last looked at is newer than what is known of it. */
   isAsOfNow({ dc, asOf }: AskedPart): boolean {
-    const now = this.#indexes.get(dc);
+    const now = this.#known.get(dc);
     return now !== undefined && asOf !== undefined && asOf.catalog >= now.catalog && asOf.checks >= now.checks;
   }
 
   /** Looks how far a datacenter is. `lower`: it was further before. */
   async look(dc: string | undefined, reading: Reading): Promise<'lower' | 'read' | Failure> {
-    const [catalog, checks] = await Promise.all([
-      this.#get('catalog/services', { dc, more: NO_NODE }, reading),
-      this.#get(NO_STATE, { dc }, reading),
-    ]);
-    if (isFailure(catalog)) return catalog;
-    if (isFailure(checks)) return checks;
-    const now = { catalog: catalog.index!, checks: checks.index! };
-    const before = this.#indexes.get(dc);
-    const same = before !== undefined && before.catalog === now.catalog && before.checks === now.checks;
-    if (!same) this.#indexes.set(dc, { ...now, since: performance.now() });
-    const lower = before !== undefined && (now.catalog < before.catalog || now.checks < before.checks);
+    const { stale } = this.#options;
+    const before = this.revision(dc);
+    let now = await this.#indexes(dc, reading, stale);
+    // Another server may be behind; the leader tells.
+    if (!isFailure(now) && stale && isLower(now, before)) now = await this.#indexes(dc, reading, false);
+    if (isFailure(now)) return now;
+    const lower = isLower(now, before);
+    const known = this.#known.get(dc);
+    const same = known !== undefined && known.catalog === now.catalog && known.checks === now.checks;
+    const since = same ? known.since : performance.now();
+    this.#known.set(dc, { ...now, newest: later(lower ? 0n : (known?.newest ?? 0n), indexOf(now)), since });
     if (lower) this.outdated = true;
     return lower ? 'lower' : 'read';
+  }
+
+  async #indexes(dc: string | undefined, reading: Reading, stale: boolean): Promise<TableIndexes | Failure> {
+    const [catalog, checks] = await Promise.all([
+      this.#get('catalog/services', { dc, more: NO_NODE }, reading, stale),
+      this.#get(NO_STATE, { dc }, reading, stale),
+    ]);
+    if (isFailure(catalog)) return catalog;
+    return isFailure(checks) ? checks : { catalog: catalog.index!, checks: checks.index! };
   }
 
   /** Reads a service anew, or waits for news of it. What could not be read stands. */
   async read(part: AskedPart, reading: Reading): Promise<ReadFailure | undefined> {
     const { wait, signal } = reading;
     const { dc, index } = part;
-    const indexes = this.#indexes.get(dc);
+    const indexes = this.#known.get(dc);
     const began = performance.now();
     const settled = !this.#options.stale || (indexes !== undefined && began - indexes.since >= SETTLED_MS);
     const path = `health/service/${encodeURIComponent(part.service.asked)}`;
@@ -93,9 +115,17 @@ export class AskedReads {
     } else if (!part.take(reply, settled ? indexes : undefined)) {
       failure = { kind: 'unbelievable', reason: 'the answer is not that of Consul' };
     }
-    if (failure === undefined) part.checkedAt = watches ? performance.now() : began;
-    else part.fault = failure.reason;
+    if (failure === undefined) {
+      part.checkedAt = watches ? performance.now() : began;
+      this.#passed(dc, part.index ?? 0n);
+    } else part.fault = failure.reason;
     return failure && { ...failure, reason: `${path}: ${failure.reason}` };
+  }
+
+  /** An answer was of this index: so far is the catalog, or the checks. */
+  #passed(dc: string | undefined, index: bigint): void {
+    const known = this.#known.get(dc);
+    if (known !== undefined && index > known.newest) this.#known.set(dc, { ...known, newest: index });
   }
 
   /** From the leader where another server cannot be believed; with a doubt, as if part of it were hidden, where that has no word. */
@@ -129,6 +159,15 @@ export class AskedReads {
     if (lastContact <= this.#options.maxLag) return undefined;
     return `the server that answers has not heard of its leader for more than ${this.#options.maxLag / 1000} s`;
   }
+}
+
+function indexOf({ catalog, checks }: TableIndexes): bigint {
+  return later(catalog, checks);
+}
+
+/** @param before `revision`; one that is kept from before the newest was told has two numbers */
+function isLower(now: TableIndexes, [catalog = 0n, checks = 0n, newest = 0n]: readonly bigint[] = []): boolean {
+  return now.catalog < catalog || now.checks < checks || indexOf(now) < newest;
 }
 
 /** The registry was further when the index was seen. */

@@ -42,7 +42,8 @@ export class AskedConsul extends ConsulAdapter implements Adapter, Follower, OnD
     const source = new ConsulSource(config, options);
     super(config, source);
     this.#source = source;
-    this.#reads = new AskedReads({ client: source.client, stale: config.stale, maxLag: config.maxLag });
+    const { client, stale } = source;
+    this.#reads = new AskedReads({ client, stale, maxLag: config.maxLag, seen: (dc) => source.seen(dc) });
     this.#origin = config.addresses[0]!;
   }
 
@@ -209,6 +210,11 @@ export class AskedConsul extends ConsulAdapter implements Adapter, Follower, OnD
     return [...this.#known.values()].flatMap(({ parts }) => parts.filter(({ dc }) => !this.#unheard.has(dc)));
   }
 
+  /** How far each datacenter was seen to be: in changes, too, so that a backup from before them is seen to be one (R6). */
+  get #revision(): string {
+    return this.#source.revision((dc) => this.#reads.revision(dc));
+  }
+
   #list(): Observation {
     this.#told.clear();
     const services: Listing[] = [];
@@ -219,14 +225,10 @@ export class AskedConsul extends ConsulAdapter implements Adapter, Follower, OnD
       this.#told.set(service, listing.name);
       services.push(listing);
     }
-    const revision = this.#source.datacenters.map((dc) => {
-      const { catalog = 0n, checks = 0n } = this.#reads.indexes(dc) ?? {};
-      return `${catalog}.${checks}`;
-    });
     return {
       kind: 'list',
       epoch: this.#source.epoch,
-      revision: revision.join('.'),
+      revision: this.#revision,
       services,
       releases: this.#source.marks.releases,
       rejected: this.#rejected(),
@@ -249,14 +251,14 @@ export class AskedConsul extends ConsulAdapter implements Adapter, Follower, OnD
   }
 
   #changed(services: readonly Listing[], gone: readonly string[]): Extract<Delivery, { kind: 'change' }> {
-    const rejected = this.#rejected();
     return {
       kind: 'change',
       epoch: this.#source.epoch,
+      revision: this.#revision,
       services,
       gone,
       releases: this.#source.marks.releases,
-      rejected,
+      rejected: this.#rejected(),
     };
   }
 

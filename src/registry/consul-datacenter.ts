@@ -21,6 +21,8 @@ import { gateOf } from './source-gates.js';
 
 export interface DatacenterOptions extends ListSource {
   readonly newMirror: () => ConsulMirror;
+  /** R6: its revision as it was last known before this began. */
+  readonly seen: readonly bigint[] | undefined;
   /** `seeking` is another than it was. */
   readonly seeks: () => void;
 }
@@ -38,6 +40,7 @@ const LONG_MS: Ms = 3_600_000;
 
 const LISTS = ['nodes', 'checks', 'services'] as const;
 type ListName = (typeof LISTS)[number];
+type Indexes = Readonly<Record<ListName, bigint>>;
 const PATHS = { nodes: 'catalog/nodes', checks: CHECKS_PATH, services: 'catalog/services' } as const;
 
 export class ConsulDatacenter {
@@ -49,7 +52,7 @@ export class ConsulDatacenter {
   #seeking = false;
   #origin = '';
   /** Of what was taken in; of checks, up to which their states are known. */
-  #indexes: Record<ListName, bigint> | undefined;
+  #indexes: Indexes | undefined;
   #badIndexes: Record<BadStatus, bigint> = { critical: 0n, warning: 0n };
   #overview: ConsulOverview;
   /** What the list of services takes to be answered. */
@@ -84,10 +87,19 @@ export class ConsulDatacenter {
     return this.#origin;
   }
 
-  /** Undefined before the first list. */
-  get revision(): string | undefined {
+  /** Undefined: the agent's own. */
+  get dc(): string | undefined {
+    return this.#options.dc;
+  }
+
+  get isRead(): boolean {
+    return this.#indexes !== undefined;
+  }
+
+  /** How far it was when it was last read, be it before this began. */
+  get revision(): readonly bigint[] | undefined {
     const indexes = this.#indexes;
-    return indexes && LISTS.map((name) => indexes[name]).join('.');
+    return indexes === undefined ? this.#options.seen : LISTS.map((name) => indexes[name]);
   }
 
   /** Why nothing can be followed: the lists are not the leader's word. */
@@ -147,8 +159,10 @@ export class ConsulDatacenter {
   /** Reads all lists, and what is new in them. What was read stays, whether it succeeds or not. */
   async refresh(origin: string, signal: AbortSignal): Promise<Failure | undefined> {
     const known = this.#indexes;
+    // A server that is behind what was seen before a restart may lag; the leader tells.
+    const least = known ?? indexesOf(this.#options.seen);
     const read = (name: ListName, stale = this.#options.stale): Promise<ListReply | Failure> =>
-      readList({ ...this.#options, stale }, origin, PATHS[name], known?.[name], signal);
+      readList({ ...this.#options, stale }, origin, PATHS[name], least?.[name], signal);
     // One first: where it fails, nothing else is asked.
     const first = performance.now();
     const services = await read('services');
@@ -156,7 +170,7 @@ export class ConsulDatacenter {
     const began = performance.now();
     this.#listMs = began - first;
     // Where the leader had to be asked it is asked for the others, too.
-    const stale = this.#options.stale && services.index >= (known?.services ?? 0n);
+    const stale = this.#options.stale && services.index >= (least?.services ?? 0n);
     const replies = [...(await Promise.all([read('nodes', stale), read('checks', stale)])), services];
     const failure = replies.find((reply) => isFailure(reply));
     if (failure !== undefined) return failure;
@@ -451,4 +465,10 @@ export class ConsulDatacenter {
     await sleep(ms, signal, woken);
     this.#wake = undefined;
   }
+}
+
+/** A revision of other numbers than ours says nothing. */
+function indexesOf([nodes, checks, services, ...others]: readonly bigint[] = []): Indexes | undefined {
+  if (nodes === undefined || checks === undefined || services === undefined || others.length > 0) return undefined;
+  return { nodes, checks, services };
 }

@@ -9,6 +9,7 @@ import { ConsulMarks } from './consul-marks.js';
 import { HttpClient } from './http-client.js';
 import { registryIdentity } from './identity.js';
 import { Members } from './members.js';
+import { type Revision, readRevision, type SeenRevision, showRevision } from './revision-memory.js';
 import { AddressPolicy } from './rows.js';
 import { SOURCE_LIMITS } from './source-gates.js';
 import { within } from './within.js';
@@ -23,6 +24,8 @@ export interface ConsulRegistryOptions {
   readonly wanted?: (service: string) => boolean;
   /** Of host names of the registry itself, see registry-hosts.ts. */
   readonly lookup?: LookupFunction | undefined;
+  /** R6: what it was known to have come to before. */
+  readonly seen?: SeenRevision | undefined;
 }
 
 /** Every read has a deadline of its own; a first list of many services takes as long as it takes. */
@@ -49,9 +52,10 @@ export class ConsulSource {
   /** The trust domain, as it was last read. */
   epoch = 'consul';
   readonly #http: HttpClient;
+  readonly #seen: Revision;
 
   constructor(config: ConsulRegistryConfig, options: ConsulRegistryOptions) {
-    const { softTtl, allowAddresses, datacenters = [], lookup } = options;
+    const { softTtl, allowAddresses, datacenters = [], lookup, seen } = options;
     this.identity = registryIdentity(config);
     this.interval = Math.min(MAX_INTERVAL_MS, softTtl / 2);
     this.presenceDeadline = Math.min(LIVENESS_MS, this.interval);
@@ -60,10 +64,22 @@ export class ConsulSource {
     this.namesNodes = datacenters.length > 0;
     this.datacenters = this.namesNodes ? datacenters : [config.datacenter];
     this.stale = config.stale;
+    this.#seen = readRevision(seen?.revision ?? '') ?? new Map();
     this.policy = new AddressPolicy(allowAddresses, false, this.namesNodes);
     this.#http = new HttpClient(config, lookup, SOURCE_LIMITS.inFlight);
     this.client = new ConsulClient(config, this.#http, options.limits.maxBody);
     this.marks = new ConsulMarks(this.client, config.kvPrefix);
+  }
+
+  /** R6: how far a datacenter was known to be before anything was read. */
+  seen(dc: string | undefined): readonly bigint[] | undefined {
+    return this.#seen.get(dc ?? '');
+  }
+
+  /** R6: of all datacenters. @param of one; undefined: nothing is known of it */
+  revision(of: (dc: string | undefined) => readonly bigint[] | undefined): string {
+    const parts = this.datacenters.map((dc) => [dc ?? '', of(dc)] as const);
+    return showRevision(new Map(parts.filter((part): part is [string, readonly bigint[]] => part[1] !== undefined)));
   }
 
   close(): void {

@@ -38,7 +38,7 @@ export class ConsulRegistry extends ConsulAdapter implements Adapter, Follower, 
     const seeks = (): void => this.#seeks(this.#datacenters.some(({ seeking }) => seeking));
     this.#datacenters = datacenters.map((dc) => {
       const newMirror = (): ConsulMirror => new ConsulMirror(policy, dc ?? '', options.wanted, options.limits);
-      return new ConsulDatacenter({ dc, client, stale, maxLag, newMirror, seeks });
+      return new ConsulDatacenter({ dc, client, stale, maxLag, newMirror, seeks, seen: source.seen(dc) });
     });
   }
 
@@ -149,7 +149,7 @@ export class ConsulRegistry extends ConsulAdapter implements Adapter, Follower, 
 
   /** How far it was taken in: in changes, too, so that a backup from before them is seen to be one (R6). */
   get #revision(): string {
-    return this.#datacenters.map((datacenter) => datacenter.revision ?? '0').join('.');
+    return this.#source.revision((dc) => this.#datacenters.find((datacenter) => datacenter.dc === dc)?.revision);
   }
 
   #marksAlone(): Extract<Delivery, { kind: 'change' }> {
@@ -215,7 +215,7 @@ export class ConsulRegistry extends ConsulAdapter implements Adapter, Follower, 
 
   /** Why what a datacenter does not list is not known to have left (R6). */
   #partial(datacenter: ConsulDatacenter): string | undefined {
-    const unheard = datacenter.revision === undefined ? this.#unheard.get(datacenter) : undefined;
+    const unheard = datacenter.isRead ? undefined : this.#unheard.get(datacenter);
     return unheard ?? datacenter.partial;
   }
 }

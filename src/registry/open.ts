@@ -11,6 +11,7 @@ import { EtcdRegistry } from './etcd.js';
 import { FileRegistry } from './file.js';
 import { filtered, isOthers } from './filter.js';
 import { HttpRegistry } from './http.js';
+import type { SeenRevision } from './revision-memory.js';
 
 /** As far as `limits.maxBody` lets them come. */
 const UNCOUNTED = {
@@ -29,6 +30,8 @@ export interface AdapterZone {
   readonly datacenters: readonly string[];
   /** Of host names of the registry itself, see registry-hosts.ts. */
   readonly lookup?: LookupFunction | undefined;
+  /** R6: what the registry was known to have come to before. */
+  readonly seen?: SeenRevision | undefined;
 }
 
 export function openAdapter(config: RegistryConfig, zone: AdapterZone): Adapter {
@@ -48,7 +51,11 @@ function openKind(config: RegistryConfig, whole: AdapterZone): Adapter {
     case 'etcd':
       return new EtcdRegistry(config, { ...zone, ...readPart(config.filter) });
     case 'consul':
-      return openConsul(config, { ...zone, datacenters: whole.naming === 'consul' ? whole.datacenters : [] });
+      return openConsul(config, {
+        ...zone,
+        datacenters: whole.naming === 'consul' ? whole.datacenters : [],
+        seen: whole.seen,
+      });
     case 'dns':
       return new DnsRegistry(config, zone);
     case 'http':

@@ -10,8 +10,8 @@ export interface Regress {
   readonly retryAfter: Ms;
 }
 
-/** Of one datacenter at most: of several it is not told which they were, or were heard. */
-const SEEDED = /^\d+(\.\d+){0,2}$/;
+const PART = String.raw`(?:[\w-]+=)?\d+(?:\.\d+)*`;
+const REVISION = new RegExp(`^${PART}(?:,${PART})*$`);
 
 export interface SeenRevision {
   /** With the lineage behind a plus, where there was another than the first. */
@@ -19,13 +19,16 @@ export interface SeenRevision {
   readonly revision: string;
 }
 
-/** Numbers that only grow, each for itself; most sources have one. */
-type Revision = readonly bigint[];
+/** Numbers that only grow, each for itself, by the datacenter that they are of; most sources have one, without a name. */
+export type Revision = ReadonlyMap<string, readonly bigint[]>;
 
-/** Remembers the highest revision of the present epoch. A revision is a decimal number, or several with dots between. */
+/**
+ * Remembers the highest revision of the present epoch. A revision is a decimal number, or several with dots between; of
+ * several datacenters each has its name before it, as in `dc1=7.5,dc2=9.4`.
+ */
 export class RevisionMemory {
   #epoch: string | undefined;
-  #highest: Revision = [];
+  #highest: Revision = new Map();
   /** The first read that went back. */
   #doubt: { readonly revision: Revision; readonly at: BootMs } | undefined;
   /** How often a lower revision was believed in the end. */
@@ -33,18 +36,17 @@ export class RevisionMemory {
 
   /** What was seen before this process, or thread, began. What makes no sense is left. */
   seed({ epoch, revision: text }: SeenRevision): void {
-    if (!SEEDED.test(text)) return;
+    const revision = readRevision(text);
+    if (revision === undefined) return;
     const { source, lineage } = lineageOf(epoch);
     this.lineage = lineage;
-    this.#adopt(source, parse(text));
+    this.#adopt(source, revision);
   }
 
   /** What is wrong with a list of this revision; undefined when it may be believed. A new epoch begins anew (R7). */
   judge(epoch: string, text: string, now: BootMs): Regress | undefined {
     const revision = parse(text);
-    // Of other datacenters than before, another count of numbers tells nothing of each.
-    const comparable = epoch === this.#epoch && revision.length === this.#highest.length;
-    if (!comparable || reaches(revision, this.#highest)) return this.#adopt(epoch, revision);
+    if (epoch !== this.#epoch || reaches(revision, this.#highest)) return this.#adopt(epoch, revision);
     const doubt = this.#doubt;
     const agrees = doubt !== undefined && reaches(revision, doubt.revision);
     if (agrees && now - doubt.at >= AGREE_MS) {
@@ -53,7 +55,7 @@ export class RevisionMemory {
     }
     if (!agrees) this.#doubt = { revision, at: now };
     const retryAfter = agrees ? doubt.at + AGREE_MS - now : AGREE_MS;
-    return { reason: `revision went back from ${this.#highest.join('.')} to ${revision.join('.')}`, retryAfter };
+    return { reason: `revision went back from ${showRevision(this.#highest)} to ${text}`, retryAfter };
   }
 
   /** A change that was delivered. */
@@ -79,11 +81,26 @@ export function epochOf(source: string, lineage: number): string {
   return lineage === 0 ? source : `${source}+${lineage}`;
 }
 
-function parse(text: string): Revision {
-  return text.split('.').map(BigInt);
+/** Undefined where it makes no sense. */
+export function readRevision(text: string): Revision | undefined {
+  return REVISION.test(text) ? parse(text) : undefined;
 }
 
-/** None of the numbers is lower than its counterpart. */
+export function showRevision(revision: Revision): string {
+  const parts = [...revision].map(([name, numbers]) => `${name === '' ? '' : `${name}=`}${numbers.join('.')}`);
+  return parts.join();
+}
+
+function parse(text: string): Revision {
+  const parts = text.split(',').map((part) => part.split('='));
+  return new Map(parts.map((part) => [part.length > 1 ? part[0]! : '', part.at(-1)!.split('.').map(BigInt)]));
+}
+
+/** None of the numbers is lower than its counterpart. What is of another datacenter, or counted otherwise, has none. */
 function reaches(revision: Revision, other: Revision): boolean {
-  return other.every((number, i) => (revision[i] ?? 0n) >= number);
+  return [...other].every(([name, numbers]) => {
+    const counterparts = revision.get(name);
+    if (counterparts?.length !== numbers.length) return true;
+    return numbers.every((number, i) => counterparts[i]! >= number);
+  });
 }

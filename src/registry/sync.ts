@@ -1,4 +1,5 @@
 /** The loop that all adapters share: when to ask, how long to wait, what to pass on (R2, R3, R6, R7). */
+import { setMaxListeners } from 'node:events';
 import type { LimitsConfig } from '../config/types.js';
 import type { Clock, Ms } from '../system/clock.js';
 import type { Adapter, Delivery, Failure, Follower, Observation } from './adapter.js';
@@ -60,6 +61,8 @@ export class SyncLoop {
 
   constructor(adapter: Adapter, options: SyncLoopOptions) {
     this.adapter = adapter;
+    // Many look-ups listen to it.
+    setMaxListeners(0, this.#ended.signal);
     this.#options = options;
     this.#after = options.after ?? realAfter;
     this.#flight = new OneFlight(this.#after);

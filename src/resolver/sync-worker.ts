@@ -2,6 +2,7 @@
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { SnapshotWriter } from '../catalog/snapshot-writer.js';
 import type { RegistryConfig } from '../config/types.js';
+import { registryIdentity } from '../registry/identity.js';
 import { openAdapter } from '../registry/open.js';
 import { pack } from '../registry/packed-listings.js';
 import type { Report } from '../registry/registry.js';
@@ -148,9 +149,10 @@ class SyncWorker {
     zone: SyncZone,
     config: RegistryConfig,
     registry: number,
-    seen: SeenRevisions[string] = {},
+    seenBefore: SeenRevisions[string] = {},
   ): [number, SyncLoop] {
-    const adapter = openAdapter(config, { ...zone, lookup: this.#hosts.lookup });
+    const seen = seenBefore[registryIdentity(config)];
+    const adapter = openAdapter(config, { ...zone, lookup: this.#hosts.lookup, seen });
     const id = ++this.#lastLoop;
     this.#live.set(id, () => undefined);
     const source = { zone: zone.name, registry, identity: adapter.identity, loop: id };
@@ -162,7 +164,7 @@ class SyncWorker {
       emit: (report) => this.#report(source, report),
       watchFailed: (reason) => this.#send({ op: 'watch-failed', source, reason }),
       renewed: (files) => this.#send({ op: 'renewed', source, files }),
-      seen: seen[adapter.identity],
+      seen,
     });
     return [id, loop];
   }

@@ -4,8 +4,16 @@ import type { Test } from 'tap';
 import { FakeConsul } from '../fake-consul.js';
 import { freePort, Host, ZONE } from './program.js';
 
-/** @param more settings of the registry, as YAML in braces has them */
-export async function consulScene(t: Test, services: number, more = ''): Promise<{ fake: FakeConsul; host: Host }> {
+/**
+ * @param more settings of the registry, as YAML in braces has them
+ * @param zone lines of the zone
+ */
+export async function consulScene(
+  t: Test,
+  services: number,
+  more = '',
+  zone: readonly string[] = [],
+): Promise<{ fake: FakeConsul; host: Host }> {
   const fake = await FakeConsul.start();
   t.teardown(() => fake.stop());
   fill(fake, services);
@@ -21,6 +29,7 @@ export async function consulScene(t: Test, services: number, more = ''): Promise
     `  - name: ${ZONE}`,
     `    registry: { type: consul, address: "${fake.origin}"${more} }`,
     '    check: { type: none }',
+    ...zone.map((line) => `    ${line}`),
   ];
   writeFileSync(host.config, `${lines.join('\n')}\n`);
   return { fake, host };

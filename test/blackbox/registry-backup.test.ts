@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs';
 import t from 'tap';
 import { TYPE } from '../../src/dns/constants.js';
 import { a, encode, FakeNameServer, soa, ZONE as TRANSFERRED } from '../dns-registry-fixture.js';
+import { FakeConsul } from '../fake-consul.js';
 import { consulScene, fill } from './consul-scene.js';
 import { freePort, Host, until, ZONE } from './program.js';
 
@@ -75,4 +76,26 @@ t.test('so it is with a zone that is transferred, and what was believed in the e
     third.events().filter(({ event }) => event === 'epoch-changed'),
     [],
   );
+
+t.test('nor what one of several datacenters does not have that was restored meanwhile', async (t) => {
+  const { fake, host } = await consulScene(t, 5, '', ['naming: consul', 'datacenters: [dc1, dc2]']);
+  const other = await FakeConsul.start();
+  t.teardown(() => other.stop());
+  other.datacenter = 'dc2';
+  fake.elsewhere.set('dc2', other);
+  fill(other, 10);
+  const running = await host.serve();
+  await running.said('zone-synced');
+  const there = async (): Promise<boolean> => (await host.ask('s9.service.dc2 A')).answers.length === 1;
+  t.ok(await there());
+  running.kill('SIGTERM');
+  await running.ended;
+  other.wipe();
+  fill(other, 8);
+  const again = await host.serve();
+  await until('an answer', there);
+  await until('that it went back', () => again.output.includes('went back'));
+  t.ok(await there());
+  await again.said('epoch-changed');
+  t.ok(await there(), 'held by the guard (R7)');
 });
