@@ -13,10 +13,12 @@ type Key = string | Buffer;
 const base64 = (key: Key): string => Buffer.from(key).toString('base64');
 const endpoint = (n: number): string => JSON.stringify({ address: `10.0.${n >> 8}.${n & 255}`, port: 80 });
 
-/** One store, and members that answer out of it unless they are frozen. */
+/** One store, and members that answer out of it unless they are frozen, or slow. */
 class FakeEtcd {
   readonly keys = new Map<string, { readonly value: string; readonly at: number }>();
   readonly frozen = new Set<number>();
+  /** How long each takes for an answer, in ms. */
+  readonly slow = new Map<number, number>();
   readonly asked: number[] = [];
   readonly endpoints: string[] = [];
   revision = 1;
@@ -28,7 +30,8 @@ class FakeEtcd {
       const server = createServer((req, res) => {
         fake.asked.push(member);
         if (fake.frozen.has(member)) return;
-        if (req.url === '/v3/kv/range') res.end(fake.#list());
+        const delay = fake.slow.get(member) ?? 0;
+        if (req.url === '/v3/kv/range') setTimeout(() => res.end(fake.#list()), delay).unref();
         else {
           fake.watch = res;
           res.write(fake.message({ created: true }));
@@ -156,3 +159,56 @@ t.test(
     t.equal(reason.replace('1.8 s', '0.9 s'), places.join('; '));
   },
 );
+
+/** Liveness reads have 2 s: the one that is watched nine tenths of it, the others the second half of that. */
+const WHOLE_MS = 2_000;
+const SLOW_MS = 0.7 * WHOLE_MS;
+
+t.test('a cluster that is slow as a whole is heard: its watched member answers in the end', async (t) => {
+  const fake = await FakeEtcd.start(t, 3);
+  fake.put('/p/web/1', endpoint(1));
+  const registry = registryOf(t, fake);
+  await listOf(registry);
+  for (const member of [0, 1, 2]) fake.slow.set(member, SLOW_MS);
+  t.same(await registry.present(NEVER), { kind: 'same' });
+  fake.put('/p/web/2', endpoint(2));
+  t.same(await registry.present(NEVER), { kind: 'behind' }, 'nor is a watch that delivers nothing overlooked');
+});
+
+t.test('a watched member that alone is slow is not left while it answers in time', async (t) => {
+  const fake = await FakeEtcd.start(t, 3);
+  fake.put('/p/web/1', endpoint(1));
+  const registry = registryOf(t, fake);
+  await listOf(registry);
+  fake.slow.set(0, SLOW_MS);
+  t.same(await registry.present(NEVER), { kind: 'same' });
+  t.ok(fake.asked.includes(1), 'though others were asked, and answered before it');
+  fake.asked.length = 0;
+  await listOf(registry);
+  t.same(fake.asked, [0]);
+});
+
+t.test('what no member answers in time is read elsewhere, or not heard', async (t) => {
+  const fake = await FakeEtcd.start(t, 3);
+  fake.put('/p/web/1', endpoint(1));
+  const registry = registryOf(t, fake);
+  await listOf(registry);
+  fake.slow.set(0, 2 * WHOLE_MS);
+  fake.slow.set(1, 2 * WHOLE_MS);
+  t.same(await registry.present(NEVER), { kind: 'lost' }, 'the third answers');
+  fake.slow.set(2, 2 * WHOLE_MS);
+  t.match(await registry.present(NEVER), { kind: 'unreachable' });
+});
+
+t.test('of a slow cluster whose watched member falls silent another one is read', async (t) => {
+  const fake = await FakeEtcd.start(t, 3);
+  fake.put('/p/web/1', endpoint(1));
+  const registry = registryOf(t, fake);
+  await listOf(registry);
+  fake.frozen.add(0);
+  for (const member of [1, 2]) fake.slow.set(member, SLOW_MS / 2);
+  t.same(await registry.present(NEVER), { kind: 'lost' });
+  fake.asked.length = 0;
+  t.same(await listOf(registry), ['web=10.0.0.1']);
+  t.notOk(fake.asked.includes(0));
+});

@@ -76,6 +76,7 @@ t.test('so it is with a zone that is transferred, and what was believed in the e
     third.events().filter(({ event }) => event === 'epoch-changed'),
     [],
   );
+});
 
 t.test('nor what one of several datacenters does not have that was restored meanwhile', async (t) => {
   const { fake, host } = await consulScene(t, 5, '', ['naming: consul', 'datacenters: [dc1, dc2]']);
