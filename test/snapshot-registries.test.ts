@@ -76,6 +76,26 @@ t.test('registries that stand in another order after a restart have what each of
   t.equal(outcome('billing', 10_005), 'answer', 'the one that has it now never dropped it');
 });
 
+t.test(
+  'a registry that took the place of another one, while the order changed, begins with what that one had',
+  async (t) => {
+    const folder = t.testdir({});
+    const before = start(folder, 0, 'main', 'floor');
+    before.resolver.report(ZONE, 0, list('orders'), before.at(0));
+    before.resolver.report(ZONE, 1, list('static'), before.at(0));
+    await before.save(1_000);
+
+    const { resolver, snapshots, outcome, at } = start(folder, 10_000, 'floor', 'moved');
+    resolver.report(ZONE, 1, AWAY, at(10_001));
+    snapshots.firstSyncFailed(ZONE, at(10_001));
+    t.equal(outcome('orders', 10_002), 'answer');
+    t.equal(outcome('static', 10_002), 'answer');
+    resolver.report(ZONE, 0, list('static', 'orders'), at(10_003));
+    resolver.report(ZONE, 1, list('billing'), at(10_004));
+    t.equal(outcome('billing', 10_005), 'answer');
+  },
+);
+
 t.test('what one registry once had says nothing of another one in its place', async (t) => {
   const folder = t.testdir({});
   const before = start(folder, 0, 'main', 'floor');

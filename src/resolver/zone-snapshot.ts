@@ -265,7 +265,7 @@ export function takeSnapshotIn(
   return skipped;
 }
 
-/** Whose each part of a snapshot is: of the registry that it was of, wherever that stands now, or of the one in its place. */
+/** Whose each part of a snapshot is: of the registry that it was of, wherever that stands now, or of the one in its place, or of another new one. */
 function placesOf(saved: ReadonlyMap<number, SavedSource>, sources: readonly ZoneSource[]): Map<number, ZoneSource> {
   const places = new Map<number, ZoneSource>();
   const left = new Set(sources);
@@ -279,6 +279,7 @@ function placesOf(saved: ReadonlyMap<number, SavedSource>, sources: readonly Zon
       sources.find((source) => source.identity === identity),
     );
   for (const index of saved.keys()) put(index, sources[index]);
+  for (const index of saved.keys()) put(index, [...left][0]);
   return places;
 }
 

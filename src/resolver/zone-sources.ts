@@ -137,9 +137,13 @@ export class ZoneSources {
       return source;
     };
     const found = identities.map((identity) => take([...left].find(([, one]) => one.identity === identity)?.[0]));
-    const sources = found.map((source, i) => {
+    const placed = found.map((source, i) => source ?? take(i));
+    // Whoever is new has what one had that is configured no more, be that one's place another's now.
+    const sources = placed.map((source, i) => {
       return (
-        source ?? take(i) ?? new ZoneSource(identities[i]!, config, this.#log, this.#hosts, this.#sourceEvents, now)
+        source ??
+        take([...left.keys()][0]) ??
+        new ZoneSource(identities[i]!, config, this.#log, this.#hosts, this.#sourceEvents, now)
       );
     });
     for (const [i, source] of sources.entries()) source.configure(identities[i]!, several, config, now);
