@@ -10,11 +10,15 @@ import type { Adapter, Observation } from '../src/registry/adapter.js';
 import { ConsulMirror } from '../src/registry/consul-mirror.js';
 import { zoneServices } from '../src/registry/dns-records.js';
 import { EtcdRegistry } from '../src/registry/etcd.js';
+import { readTargets } from '../src/registry/http-targets.js';
+import { ListMemory } from '../src/registry/list-memory.js';
+import { parseHere } from '../src/registry/parse.js';
 import { AddressPolicy } from '../src/registry/rows.js';
 import { SyncLoop } from '../src/registry/sync.js';
 import { HostTable } from '../src/resolver/host-table.js';
 import { SourceHosts } from '../src/resolver/source-hosts.js';
 import { bootClock } from '../src/system/boot-clock.js';
+import { row } from './registry-fixture.js';
 
 const LIMITS: LimitsConfig = { maxServices: 3, maxEndpoints: 20, maxEndpointsPerService: 10, maxBody: 1 << 20 };
 const POLICY = new AddressPolicy([], false);
@@ -136,4 +140,27 @@ t.test('R28: what is found of a host name over the limits is told', async (t) =>
   t.match([...hosts.problems()], [/what was found is not taken in: 21 endpoints, more than maxEndpoints/]);
   hosts.refuse('far.example', undefined);
   t.same([...hosts.problems()], []);
+});
+
+t.test('a name without measure loses its own service, and is in full in nothing that is told', async (t) => {
+  const long = 'x'.repeat(100_000);
+  const labels = (job: string) => ({ labels: { job }, targets: ['10.0.0.1:80'] });
+  const targets = { serviceLabel: 'job', port: undefined, policy: POLICY, where: 'http://sd', limits: LIMITS };
+  const list = readTargets(JSON.stringify([labels('orders'), labels(long)]), targets);
+  t.match(list, { services: { length: 1 }, rejected: { length: 1 }, removalsBelievable: true });
+  const endpoints = [{ address: '10.0.0.1', port: 80 }];
+  const services = { orders: { endpoints }, [long]: { endpoints } };
+  const release = { [long]: 'soon' };
+  const options = { file: 's.json', limits: LIMITS, allowAddresses: [] };
+  const bytes = Buffer.from(JSON.stringify({ release, services }));
+  const file = await parseHere({ format: 'json', bytes, options });
+  t.match(file, { ok: true, contents: { services: { length: 1 }, rejected: { length: 2 } } });
+  const many = Array.from({ length: 11 }, (_, i) => `10.0.1.${i}:80`);
+  const over = readTargets(JSON.stringify([{ ...labels(long), targets: many }]), targets);
+  const memory = new ListMemory();
+  const rows = many.map((_, i) => row({ address: `10.0.1.${i}` }));
+  const about = { epoch: 'e', releases: [], rejected: [], removalsBelievable: true };
+  const whole = memory.overLimit({ kind: 'list', services: [{ name: long, rows }], ...about }, LIMITS);
+  for (const told of [over, whole]) t.match(told, /^service "x+\.\.\." has 11 endpoints, more than limits/);
+  for (const told of [list, file, over, whole]) t.ok(JSON.stringify(told).length < 2000);
 });

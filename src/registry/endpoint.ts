@@ -101,6 +101,11 @@ function readTags(value: unknown): string[] | undefined {
   return tags.every(isLabelText) ? tags : undefined;
 }
 
+/** A service's name, of whatever characters: one that is no label may have an alias. */
+export function isShortName(name: string): boolean {
+  return name.length <= MAX_LABEL;
+}
+
 function isLabelText(value: unknown): value is string {
   return typeof value === 'string' && value !== '' && value.length <= MAX_LABEL;
 }

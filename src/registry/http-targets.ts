@@ -6,11 +6,11 @@
  * The label that `serviceLabel` names gives the service. Labels below say the rest; Prometheus itself drops them.
  */
 import type { FilterConfig, LimitsConfig } from '../config/types.js';
-import { quote, readRows } from './endpoint.js';
+import { isShortName, quote, readRows } from './endpoint.js';
 import { isOthers } from './filter.js';
 import { readCheck } from './listed-check.js';
 import { Notes } from './notes.js';
-import type { ListedCheck, Listing, Rejected, Row } from './registry.js';
+import type { ListedCheck, Listing, Listings, Rejected, Row } from './registry.js';
 import { type AddressPolicy, collapseRows } from './rows.js';
 
 const META = '__meta_holdfast_';
@@ -45,7 +45,7 @@ export interface TargetsOptions {
 }
 
 export interface TargetsContents {
-  readonly services: readonly Listing[];
+  readonly services: Listings;
   /** Those that put removals in doubt first. */
   readonly rejected: readonly Rejected[];
   /** R6: false when something could not be read: what is missing may be in it. */
@@ -120,7 +120,7 @@ function overLimit(
     for (const target of targets as unknown[]) own.add(target);
     all += own.size - before;
     if (own.size > maxEndpointsPerService)
-      return `service "${name}" has ${own.size} endpoints, more than limits.maxEndpointsPerService (${maxEndpointsPerService})`;
+      return `service ${quote(name)} has ${own.size} endpoints, more than limits.maxEndpointsPerService (${maxEndpointsPerService})`;
   }
   return all > maxEndpoints ? `${all} endpoints, more than limits.maxEndpoints (${maxEndpoints})` : undefined;
 }
@@ -154,6 +154,7 @@ function readGroup(group: unknown, options: TargetsOptions, services: Map<string
   if (name === undefined || name === '')
     return [{ reason: `no label ${options.serviceLabel}, which names the service` }];
   if (typeof name !== 'string') return [{ reason: `label ${options.serviceLabel} must be text`, unread: true }];
+  if (!isShortName(name)) return [{ reason: `label ${options.serviceLabel} must be a short text, not ${quote(name)}` }];
   const faults: Fault[] = [];
   const fields: Record<string, unknown> = {};
   for (const [label, field] of Object.entries(FIELDS)) {

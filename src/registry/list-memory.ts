@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { LimitsConfig } from '../config/types.js';
 import type { Observation } from './adapter.js';
+import { quote } from './endpoint.js';
 import { factsOf, packedText } from './packed-listings.js';
 import type { Listing } from './registry.js';
 
@@ -123,7 +124,7 @@ export class ListMemory {
     const facts = factsOf(report.services);
     if (facts.largest.rows > limits.maxEndpointsPerService) {
       const limit = `limits.maxEndpointsPerService (${limits.maxEndpointsPerService})`;
-      return `service "${facts.largest.name}" has ${facts.largest.rows} endpoints, more than ${limit}`;
+      return `service ${quote(facts.largest.name)} has ${facts.largest.rows} endpoints, more than ${limit}`;
     }
     let { services, rows } = facts;
     if (report.kind === 'change' && this.#services !== undefined) {

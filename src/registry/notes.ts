@@ -2,6 +2,8 @@
 import type { Rejected } from './registry.js';
 
 const SHOWN = 100;
+/** A name in it may have any length. */
+const MAX_PLACE = 500;
 
 export class Notes {
   readonly #shown: Rejected[] = [];
@@ -9,8 +11,10 @@ export class Notes {
 
   /** @param count more than one: they stand for so many */
   add(where: string, reason: string, count = 1): void {
-    if (count === 1 && this.#shown.length < SHOWN) this.#shown.push({ where, reason });
-    else this.#more += count;
+    if (count === 1 && this.#shown.length < SHOWN) {
+      const place = where.length > MAX_PLACE ? `${where.slice(0, MAX_PLACE)}...` : where;
+      this.#shown.push({ where: place, reason });
+    } else this.#more += count;
   }
 
   /** @param where stands for those that are not shown */

@@ -15,7 +15,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import type { Cidr, FilterConfig, LimitsConfig } from '../config/types.js';
-import { type Defaults, ENDPOINT_KEYS, quote, readDefaults, readRows, SERVICE_KEYS } from './endpoint.js';
+import { type Defaults, ENDPOINT_KEYS, isShortName, quote, readDefaults, readRows, SERVICE_KEYS } from './endpoint.js';
 import { readNode } from './file-nodes.js';
 import { isOthers } from './filter.js';
 import { jsonEntries, NotTaken, parseText, textStart } from './json-entries.js';
@@ -217,6 +217,10 @@ class Reader {
   #readService(name: string, value: unknown, line: number | undefined): void {
     if (isOthers(this.#options.filter, name)) return;
     const where = this.#at(line, `services.${name}`);
+    if (!isShortName(name)) {
+      this.#notes.add(where, `the name of a service must be a short text, not ${quote(name)}`);
+      return;
+    }
     const entries = entriesOf(value);
     if (entries === undefined) {
       this.#doubtful(where, `service ${quote(name)} must be a mapping with endpoints`);
