@@ -3,11 +3,17 @@ import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
+import type { Adapter, Observation } from '../src/registry/adapter.js';
 import { HttpRegistry } from '../src/registry/http.js';
 import { requestFailure, statusFailure } from '../src/registry/http-failure.js';
 import { readTargets } from '../src/registry/http-targets.js';
+import { openAdapter } from '../src/registry/open.js';
+import { PackedListings } from '../src/registry/packed-listings.js';
 import { AddressPolicy } from '../src/registry/rows.js';
 import { brief, LIMITS, NEVER, row } from './registry-fixture.js';
+
+const ZONE = { softTtl: 10_000, naming: 'rfc2782', datacenters: [] } as const;
+const { parse } = JSON;
 
 t.test('targets of HTTP service discovery: the labels say the rest', async (t) => {
   const options = {
@@ -212,6 +218,68 @@ t.test('a registry behind HTTP: what is a list, and what is not believed', async
   spawnSync('mkfifo', [join(dir, 'pipe')]);
   t.equal(await failing('pipe'), 'unreachable URL: DIR/pipe cannot be used: it is not a regular file');
   t.equal(seen.length, before, 'nobody is asked without the secret');
+});
+
+t.test('R31: a large list is read in a thread of its own, and what no registry says is not parsed', async (t) => {
+  let body = '';
+  let type = '';
+  const server = createServer((_req, res) => {
+    res.writeHead(200, { 'content-type': type });
+    res.end(body);
+  });
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const zone = { limits: { ...LIMITS, maxBody: 16 << 20 }, allowAddresses: ['127.0.0.2/32'] };
+  const registry = new HttpRegistry({ type: 'http', url: `${origin}/sd`, interval: 60_000, serviceLabel: 'job' }, zone);
+  const etcd = { type: 'etcd', layout: 'plain', prefix: '/p' } as const;
+  const consul = { type: 'consul', stale: true, maxLag: 10_000, kvPrefix: 'p', mirror: 'all' } as const;
+  const others = [
+    openAdapter({ ...etcd, endpoints: [origin] }, { ...zone, ...ZONE }),
+    openAdapter({ ...consul, addresses: [origin] }, { ...zone, ...ZONE }),
+  ];
+  t.teardown(() => {
+    for (const one of [registry, ...others]) one.close();
+    server.close();
+    server.closeAllConnections();
+  });
+  const ask = (of: Adapter = registry) => of.poll({ signal: NEVER, fresh: true });
+  const large = (groups: unknown): string => JSON.stringify(groups).padEnd(3 << 20);
+  type = 'application/json';
+  body = large([
+    { targets: ['10.0.0.1:80', '127.0.0.1:80', '127.0.0.2:80'], labels: { job: 'a' } },
+    { targets: 7, labels: { job: 'b' } },
+  ]);
+  const list = (await ask()) as Extract<Observation, { kind: 'list' }>;
+  t.same(brief(list), ['additions only', 'a=10.0.0.1,127.0.0.2']);
+  t.ok(list.services instanceof PackedListings, 'it came from another thread');
+  t.match(
+    list.rejected.map(({ reason }) => reason),
+    [/^targets must be a list/, /loopback/],
+  );
+  const reason = async (text: string, of?: Adapter): Promise<string> => {
+    body = text;
+    const seen = await ask(of);
+    return 'reason' in seen ? `${seen.kind} ${seen.reason.replaceAll(origin, '')}` : seen.kind;
+  };
+  t.equal(await reason(large([]).replace(']', ' ')), 'unbelievable /sd: the body is not JSON');
+  t.equal(await reason(large({})), 'unbelievable /sd: the body is not a list of target groups');
+  t.equal(await reason(`[${' '.repeat(3 << 20)}]`), 'list');
+  const deep = 'unbelievable /sd: the body is not a list of target groups: it is nested too deeply';
+  t.equal(await reason('['.repeat(9 << 20)), deep);
+  t.equal(await reason('{"a":'.repeat((9 << 20) / 5)), deep);
+  const brackets = { job: 'a', x: '[{'.repeat(5 << 20), y: '\\"["[' };
+  t.equal(await reason(JSON.stringify([{ targets: [], labels: brackets }])), 'list', 'texts are not looked into');
+  const parsed = parse;
+  t.teardown(() => {
+    JSON.parse = parsed;
+  });
+  let longest = 0;
+  JSON.parse = (text: string, ...more) => {
+    longest = Math.max(longest, text.length);
+    return parsed(text, ...more);
+  };
+  for (const one of others) t.match(await reason('['.repeat(9 << 20), one), /^unbelievable .*the answer is not /);
+  t.ok(longest < 1 << 20, 'nobody tried');
 });
 
 t.test('failures in words that stay the same', async (t) => {

@@ -4,6 +4,7 @@ import type { Ms } from '../system/clock.js';
 import type { Failure } from './adapter.js';
 import type { HttpClient, HttpReply } from './http-client.js';
 import { isFailure, printable, statusFailure } from './http-failure.js';
+import { parseBody } from './json-depth.js';
 import type { Turn } from './request-gate.js';
 import { readSecret } from './secret-files.js';
 
@@ -111,7 +112,7 @@ function readReply(reply: HttpReply, took: Ms, secrets: readonly string[], raw =
   const began = performance.now();
   let body: unknown;
   try {
-    body = status === 404 || raw ? undefined : JSON.parse(reply.body.toString('utf8'));
+    body = status === 404 || raw ? undefined : parseBody(reply.body);
   } catch {
     return { kind: 'unbelievable', reason: 'the answer is not JSON' };
   }

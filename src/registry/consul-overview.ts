@@ -14,6 +14,7 @@ import { NO_STATE } from './consul-progress.js';
 import type { ConsulReader } from './consul-reader.js';
 import { readSummary, SUMMARY_PATH, SummaryPace } from './consul-summary.js';
 import { isFailure } from './http-failure.js';
+import { parseBody } from './json-depth.js';
 
 export const CHECKS_PATH = 'health/state/any';
 
@@ -222,7 +223,7 @@ function add(times: Ms[], took: Ms): void {
 
 function parse(bytes: Buffer): unknown {
   try {
-    return JSON.parse(bytes.toString('utf8'));
+    return parseBody(bytes);
   } catch {
     return undefined;
   }

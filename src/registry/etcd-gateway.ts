@@ -7,6 +7,7 @@ import type { Ms } from '../system/clock.js';
 import type { Failure } from './adapter.js';
 import type { HttpClient, HttpReply } from './http-client.js';
 import { isFailure, printable, requestFailure, statusFailure } from './http-failure.js';
+import { parseBody } from './json-depth.js';
 import { readSecret } from './secret-files.js';
 
 export interface Header {
@@ -189,7 +190,7 @@ export function rangeEnd(prefix: string): string {
 function readReply<T extends object>(reply: HttpReply, secrets: readonly string[]): T | Failure {
   if (reply.status !== 200) return replyFailure(reply, secrets);
   try {
-    const value: unknown = JSON.parse(reply.body.toString('utf8'));
+    const value: unknown = parseBody(reply.body);
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as T;
   } catch {
     // Said below.
@@ -201,7 +202,7 @@ function readReply<T extends object>(reply: HttpReply, secrets: readonly string[
 function replyFailure(reply: HttpReply, secrets: readonly string[]): Failure {
   let words = '';
   try {
-    const { error, message } = JSON.parse(reply.body.toString('utf8')) as { error?: unknown; message?: unknown };
+    const { error, message } = parseBody(reply.body) as { error?: unknown; message?: unknown };
     if (typeof error === 'string') words = error;
     else if (typeof message === 'string') words = message;
   } catch {
@@ -218,7 +219,7 @@ function secretsOf({ authorization }: Readonly<Record<string, string>>): readonl
 async function* messagesOf(lines: AsyncIterable<string>, secrets: readonly string[]): AsyncGenerator<WatchMessage> {
   try {
     for await (const line of lines) {
-      const { result, error } = JSON.parse(line) as { result?: WatchMessage; error?: { message?: unknown } };
+      const { result, error } = parseBody(line) as { result?: WatchMessage; error?: { message?: unknown } };
       if (error != null)
         throw new Error(`the watch failed: ${printable(String(error.message ?? 'no reason'), secrets)}`);
       if (typeof result !== 'object' || result === null) throw new Error('the watch is not that of etcd');

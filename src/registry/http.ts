@@ -6,10 +6,9 @@ import type { Adapter, Failure, Observation, PollContext } from './adapter.js';
 import { CredentialFiles } from './credential-files.js';
 import { HttpClient } from './http-client.js';
 import { statusFailure } from './http-failure.js';
-import { readTargets, type TargetsOptions } from './http-targets.js';
 import { registryIdentity, shownUrl } from './identity.js';
 import { SHARED_PACE } from './pace.js';
-import { AddressPolicy } from './rows.js';
+import { parseTargets, type TargetsJob } from './parse-targets.js';
 import { readSecret } from './secret-files.js';
 
 export interface HttpRegistryOptions {
@@ -36,7 +35,7 @@ export class HttpRegistry implements Adapter {
   readonly #answerDeadline: Ms;
   readonly #config: HttpRegistryConfig;
   readonly #limits: LimitsConfig;
-  readonly #targets: TargetsOptions;
+  readonly #targets: TargetsJob['options'];
   readonly #client: HttpClient;
 
   constructor(config: HttpRegistryConfig, { limits, allowAddresses, filter, lookup }: HttpRegistryOptions) {
@@ -50,7 +49,7 @@ export class HttpRegistry implements Adapter {
     this.#targets = {
       serviceLabel: config.serviceLabel,
       port: config.port,
-      policy: new AddressPolicy(allowAddresses, false),
+      allowAddresses,
       where: shownUrl(config.url),
       limits,
       filter,
@@ -89,13 +88,7 @@ export class HttpRegistry implements Adapter {
     if (!/^application\/json\s*(?:;|$)/i.test(type)) {
       return { kind: 'unbelievable', reason: 'the content type is not application/json' };
     }
-    let text: string;
-    try {
-      text = new TextDecoder('utf-8', { fatal: true }).decode(reply.body);
-    } catch {
-      return { kind: 'unbelievable', reason: 'the body is not UTF-8' };
-    }
-    const contents = readTargets(text, this.#targets);
+    const contents = await parseTargets({ bytes: reply.body, options: this.#targets });
     if (typeof contents === 'string') return { kind: 'unbelievable', reason: contents };
     return { kind: 'list', epoch: EPOCH, ...contents, releases: [] };
   }

@@ -1,5 +1,7 @@
 /** Where the entries of a JSON object lie in its text, so that a large one is never parsed as a whole. */
 
+import { MAX_DEPTH } from './json-depth.js';
+
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
@@ -92,8 +94,9 @@ function endOfValue(bytes: Uint8Array, from: number, end: number): number {
   for (let depth = 0; at < end; at++) {
     const byte = bytes[at]!;
     if (byte === QUOTE) at = endOfString(bytes, at + 1, end) - 1;
-    else if (byte === OPEN || byte === OPEN_LIST) depth++;
-    else if ((byte === CLOSE || byte === CLOSE_LIST) && --depth === 0) return at + 1;
+    else if (byte === OPEN || byte === OPEN_LIST) {
+      if (++depth > MAX_DEPTH) throw new NotTaken();
+    } else if ((byte === CLOSE || byte === CLOSE_LIST) && --depth === 0) return at + 1;
   }
   throw new NotTaken();
 }

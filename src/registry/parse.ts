@@ -1,7 +1,7 @@
 /** Bytes of a registry file to its contents; large ones in a thread of their own, so that no other zone waits. */
-import { Worker } from 'node:worker_threads';
-import type { Ms } from '../system/clock.js';
+import { tooDeep } from './json-depth.js';
 import { type Packed, PackedListings, pack } from './packed-listings.js';
+import { parseElsewhere } from './parse-elsewhere.js';
 import {
   type FileContents,
   packServicesFile,
@@ -20,13 +20,10 @@ export interface ParseJob {
 
 /** Larger bodies (bytes) are parsed in another thread: they take more than some 100 ms. */
 const INLINE_BYTES = { yaml: 128 * 1024, json: 2 * 1024 * 1024 };
-const PARSE_DEADLINE_MS: Ms = 120_000;
-/** YAML needs some 10 kB an endpoint while it is parsed. */
-const PARSE_HEAP_MB = 3072;
 
 /** Never rejects. Of a large body the bytes are handed on: the caller has them no more. */
 export function parseServices(job: ParseJob): Promise<ReadResult> {
-  return job.bytes.length > INLINE_BYTES[job.format] ? parseElsewhere(job) : parseHere(job);
+  return job.bytes.length > INLINE_BYTES[job.format] ? parseFileElsewhere(job) : parseHere(job);
 }
 
 /** Parses in this thread. Never rejects. */
@@ -44,6 +41,7 @@ export async function parseHere({ format, bytes, options }: ParseJob): Promise<R
   } catch {
     return fault('not UTF-8 text');
   }
+  if (format === 'json' && tooDeep(bytes)) return fault('nested too deeply');
   const tree = format === 'json' ? parseJson(text) : (await import('./yaml-tree.js')).parseYaml(text);
   if (!tree.ok) return fault(tree.reason, tree.line);
   const { targets } = options;
@@ -69,27 +67,10 @@ function unpacked(result: PackedResult): ReadResult {
   return { ok: true, contents: { ...result.contents, services: new PackedListings(result.contents.services) } };
 }
 
-function parseElsewhere(job: ParseJob): Promise<ReadResult> {
-  const { file } = job.options;
-  return new Promise((resolve) => {
-    const worker = new Worker(new URL('./parse-worker.js', import.meta.url), {
-      workerData: job,
-      // Of a part of something larger only a copy can go.
-      transferList: job.bytes.length === job.bytes.buffer.byteLength ? [job.bytes.buffer as ArrayBuffer] : [],
-      resourceLimits: { maxOldGenerationSizeMb: PARSE_HEAP_MB },
-    });
-    const end = (result: ReadResult): void => {
-      clearTimeout(timer);
-      resolve(result);
-      void worker.terminate();
-    };
-    const fail = (reason: string): void => end({ ok: false, reason: `${file}: ${reason}` });
-    const hint = job.format === 'yaml' ? '; the same as JSON is read a hundred times faster' : '';
-    const timer = setTimeout(() => fail(`not parsed within ${PARSE_DEADLINE_MS / 1000} s${hint}`), PARSE_DEADLINE_MS);
-    worker.once('message', (result: PackedResult) => end(unpacked(result)));
-    worker.once('error', (error: NodeJS.ErrnoException) => {
-      fail(error.code === 'ERR_WORKER_OUT_OF_MEMORY' ? `too large to parse${hint}` : `not parsed: ${error.message}`);
-    });
-    worker.once('exit', () => fail('not parsed: the parser stopped'));
-  });
+async function parseFileElsewhere(job: ParseJob): Promise<ReadResult> {
+  const hint = job.format === 'yaml' ? '; the same as JSON is read a hundred times faster' : '';
+  const failed = (reason: string): PackedResult => {
+    return { ok: false, reason: `${job.options.file}: ${reason}${reason.startsWith('not parsed:') ? '' : hint}` };
+  };
+  return unpacked(await parseElsewhere({ kind: 'file', job }, failed));
 }
