@@ -2,6 +2,10 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
+import { setImmediate } from 'node:timers/promises';
+
+/** Put together one after the other, between requests for less, which Consul does not keep waiting for them either. */
+const LARGE = /^(?:catalog\/services|catalog\/nodes|internal\/ui\/services|health\/state\/(?:any|critical|warning))$/;
 
 export interface FakeInstance {
   readonly id: string;
@@ -55,6 +59,7 @@ export class FakeConsul {
   /** Release marks, by key. */
   readonly #marks = new Map<string, string>();
   readonly #waiting = new Set<() => void>();
+  #large: Promise<unknown> = Promise.resolve();
   /** Checks by service, as text: the list of all is put together from them. */
   readonly #texts = new Map<string, string>();
   readonly #cache = new Map<string, { readonly index: number; readonly body: string }>();
@@ -243,6 +248,8 @@ export class FakeConsul {
     } else if (path.startsWith('internal/') && this.summaryDelay > 0) {
       await new Promise((resolve) => setTimeout(resolve, this.summaryDelay).unref());
     }
+    if (LARGE.test(path) && !url.searchParams.has('node-meta'))
+      await (this.#large = this.#large.then(() => setImmediate()));
     if (!res.destroyed) this.#answer(path, url.searchParams, token, res);
   }
 

@@ -33,8 +33,6 @@ const FEW_MS: Ms = 1_000;
 /** Blocking queries that are always there: five lists, and the release marks. The others are of single services. */
 const WATCHES = 6;
 const READ_MS: Ms = 5_000;
-/** Whoever watches what changed has heard of it before a glance is answered. */
-const GLANCE_MS: Ms = 5;
 const SETTLED_MS: Ms = 5_000;
 const LONG_MS: Ms = 3_600_000;
 
@@ -55,8 +53,6 @@ export class ConsulDatacenter {
   #indexes: Indexes | undefined;
   #badIndexes: Record<BadStatus, bigint> = { critical: 0n, warning: 0n };
   #overview: ConsulOverview;
-  /** What the list of services takes to be answered. */
-  #listMs: Ms = 0;
   readonly #progress = new Progress();
   #asked: readonly string[] = [];
   #changed = new Set<string>();
@@ -164,11 +160,9 @@ export class ConsulDatacenter {
     const read = (name: ListName, stale = this.#options.stale): Promise<ListReply | Failure> =>
       readList({ ...this.#options, stale }, origin, PATHS[name], least?.[name], signal);
     // One first: where it fails, nothing else is asked.
-    const first = performance.now();
     const services = await read('services');
     if (isFailure(services)) return services;
     const began = performance.now();
-    this.#listMs = began - first;
     // Where the leader had to be asked it is asked for the others, too.
     const stale = this.#options.stale && services.index >= (least?.services ?? 0n);
     const replies = [...(await Promise.all([read('nodes', stale), read('checks', stale)])), services];
@@ -323,7 +317,7 @@ export class ConsulDatacenter {
     else this.#filtered.delete(name);
     if (name === 'services') {
       const told = found.changed.size + found.unread.size > 0;
-      this.#reader.moved(reply.index, told, this.#listMs);
+      this.#reader.moved(reply.index, told);
       this.#seek();
       for (const gone of found.changed) this.#reader.forget(gone);
     }
@@ -396,7 +390,7 @@ export class ConsulDatacenter {
     if (signal.aborted || known === undefined || isFailure(catalog) || lagOf(catalog, maxLag) !== undefined) return;
     const index = catalog.index ?? 0n;
     if (index !== checks || index <= later(known.services, known.nodes)) return;
-    this.#reader.moved(index, false, GLANCE_MS);
+    this.#reader.moved(index, false);
     this.#seek();
     this.#wake?.();
   }

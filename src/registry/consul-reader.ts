@@ -39,6 +39,8 @@ const LEISURE_MS: Ms = 250;
 const LONG_MS: Ms = 3_600_000;
 /** What is being read or watched mostly explains what changed: so long nothing is looked for. */
 const EXPLAIN_MS: Ms = 8;
+/** And so long while services are read that are asked just then: a list of everything would keep the registry from them. */
+const ASIDE_MS: Ms = 30;
 /** So many that cannot be read are a fault of the registry, not of theirs. */
 const MOST_FAILED = 3;
 
@@ -60,6 +62,8 @@ export class ConsulReader {
   /** Nodes cannot be read one by one: an old Consul, or something between that lets nothing through. */
   #nodesFail = false;
   #movedAt = 0;
+  /** Services that are being read beside. */
+  #asides = 0;
   #wake: (() => void) | undefined;
   /** Of `follow`. */
   #following = AbortSignal.abort();
@@ -73,18 +77,15 @@ export class ConsulReader {
     this.#wake?.();
   }
 
-  /**
-   * Something came, went or changed. `told`: the list of services tells what.
-   * @param ago it happened that long ago, at least
-   */
-  moved(index: bigint, told: boolean, ago: Ms = 0): void {
-    if (index !== this.plan.index) this.#movedAt = performance.now() - ago;
+  /** Something came, went or changed. `told`: the list of services tells what. */
+  moved(index: bigint, told: boolean): void {
+    if (index !== this.plan.index) this.#movedAt = performance.now();
     this.plan.moved(index, told);
   }
 
   /** From then on what is not explained yet is looked for. */
   get explainedBy(): Ms {
-    return this.#movedAt + EXPLAIN_MS;
+    return this.#movedAt + (this.#asides > 0 ? ASIDE_MS : EXPLAIN_MS);
   }
 
   /** Something is being read that may explain what changed. */
@@ -150,7 +151,10 @@ export class ConsulReader {
     const signal = this.#following;
     const at = this.plan.index;
     if (signal.aborted) return;
-    const reply = await this.#read(servicePath(name), { exact: true, urgent: true }, signal);
+    this.#asides++;
+    const reply = await this.#read(servicePath(name), { exact: true, urgent: true }, signal).finally(
+      () => this.#asides--,
+    );
     if (signal.aborted || isFailure(reply) || this.takeWatched(name, reply) !== undefined) return;
     this.plan.verified('service', name, at);
     news();
