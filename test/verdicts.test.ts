@@ -194,6 +194,25 @@ t.test('settings that change (R13, R18)', async (t) => {
   });
 });
 
+t.test(
+  'one failure that was passed over since it was written is no beginning of a later death (R14, R29)',
+  async (t) => {
+    const WALL = 1_700_000_000_000;
+    const before = new Probed();
+    before.say(1);
+    before.say(1, 'timeout');
+    const saved = before.store.export(before.key, { boot: before.at, wall: WALL })!;
+    const after = new Probed();
+    after.at = before.at + 500_000;
+    const now = { boot: after.at, wall: WALL + 500_000 };
+    after.store.restore(after.key, saved, SETTINGS, now.wall, now);
+    after.say(100, 'timeout');
+    t.match(after.store.standing(after.key), { column: 'fails', longDead: false }, 'it fails for 500 s');
+    after.say(21, 'timeout');
+    t.match(after.store.standing(after.key), { longDead: true });
+  },
+);
+
 t.test('a verdict goes through a snapshot and back (R29)', async (t) => {
   const WALL = 1_700_000_000_000;
   const stories: Record<string, (one: Probed) => void> = {

@@ -181,6 +181,16 @@ export function leaveOutSilence(record: VerdictRecord, at: BootMs): void {
   }
 }
 
+/** R13: its word ran out. */
+export function forgetWord(record: VerdictRecord): void {
+  record.column = 'no-word';
+  record.foreign = record.estranged;
+  record.passes = 0;
+  record.fails = 0;
+  record.steadySince = undefined;
+  record.before = undefined;
+}
+
 /** R16: its present run of failures never was. */
 export function undoFailures(record: VerdictRecord): void {
   if (record.before !== undefined) Object.assign(record, record.before);
@@ -203,6 +213,11 @@ export function restartCounters(record: VerdictRecord): void {
 function flapHold(record: VerdictRecord): Ms {
   if (record.flaps < 2) return 0;
   return Math.min(FLAP_HOLD_MAX_MS, FLAP_HOLD_INTERVALS * record.interval * 2 ** (record.flaps - 2));
+}
+
+/** Nothing has counted since its last result: this host slept or was restarted, or what was found was void. */
+export function isPaused({ ageFrom, lastResult }: VerdictRecord): boolean {
+  return ageFrom !== lastResult;
 }
 
 /** R14: of all the time that it was seen since its last success, so much. */

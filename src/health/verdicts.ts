@@ -12,8 +12,10 @@ import { type SuspectEvent, Suspicion } from './suspect.js';
 import {
   AGE_INTERVALS,
   fail,
+  forgetWord,
   inheritedRecord,
   isLongDead,
+  isPaused,
   isSame,
   type JudgeSettings,
   leaveOutSilence,
@@ -39,6 +41,8 @@ export interface VerdictSeed {
   readonly failingSince?: WallMs;
   /** Of the time since then. */
   readonly unseen?: Ms;
+  /** It fails, and nothing has counted since the last result. */
+  readonly paused?: true;
   readonly failure?: FailureKind;
   readonly detail?: string;
   readonly flaps?: number;
@@ -138,7 +142,8 @@ export class VerdictStore {
 
   /**
    * Takes one result in. `isFresh`: whether the row was newly added while others of its service are answered, so its
-   * first failure counts at once (R13). Returns whether the verdict changed in a way that R10 to R12 can see.
+   * first failure counts at once (R13). Returns whether the verdict changed in a way that R10 to R12 can see, or that
+   * has to be remembered (R29).
    */
   apply(result: ProbeResult, settings: JudgeSettings, isFresh: () => boolean, now: BootMs): boolean {
     if (result.at > now + FUTURE_MS) return false;
@@ -147,6 +152,7 @@ export class VerdictStore {
     record.longDead = settings.longDead;
     const before = standingOf(record);
     const provenBefore = record.proven;
+    const pausedBefore = isPaused(record);
     if (this.#expiry(record) < result.at) forgetWord(record);
     const isVoid = this.#suspect(record, result);
     this.#byAge.remove(record);
@@ -158,7 +164,7 @@ export class VerdictStore {
     record.ageFrom = result.at;
     if (isVoid) {
       if (record.column !== 'no-word') this.#byAge.put(record);
-      return before.column !== record.column;
+      return before.column !== record.column || (record.column === 'fails' && !pausedBefore);
     }
     record.lastResult = result.at;
     if (result.failure === undefined) pass(record, settings, result);
@@ -167,7 +173,8 @@ export class VerdictStore {
     const after = standingOf(record);
     // A success of one that is still failing: the floor and the cap go by who passed last (R11, R12).
     const revived = after.column === 'fails' && result.failure === undefined;
-    return revived || record.proven !== provenBefore || !isSame(before, after);
+    const resumed = after.column === 'fails' && pausedBefore;
+    return revived || resumed || record.proven !== provenBefore || !isSame(before, after);
   }
 
   get(key: string): Verdict {
@@ -273,6 +280,7 @@ export class VerdictStore {
     if (lastSuccess !== undefined) seed.lastSuccess = wall(lastSuccess);
     if (failingSince !== undefined) seed.failingSince = wall(failingSince);
     if (unseen !== 0) seed.unseen = unseen;
+    if (record.column === 'fails' && isPaused(record)) seed.paused = true;
     if (failure !== undefined) seed.failure = failure;
     if (detail !== undefined) seed.detail = detail;
     if (record.flaps !== 0) seed.flaps = record.flaps;
@@ -285,7 +293,8 @@ export class VerdictStore {
 
   /**
    * Takes a verdict from a snapshot. `wall` is when the snapshot was last in force: a word that stood then was as
-   * good then as at its last result, which is why only changes need to be written.
+   * good then as at its last result, which is why only changes need to be written. Not so where nothing counted since
+   * that result, nor where a failure may have been passed over.
    */
   restore(key: string, seed: VerdictSeed, settings: JudgeSettings, wall: WallMs, now: Instant): void {
     if (this.#records.has(key)) return;
@@ -295,8 +304,8 @@ export class VerdictStore {
     const inForce = boot(wall) ?? now.boot;
     record.column = seed.column;
     record.interval = Math.max(seed.interval, this.#facts.interval(key) ?? 0);
-    record.lastResult =
-      seed.column === 'no-word' ? boot(seed.lastResult) : Math.max(inForce, boot(seed.lastResult) ?? inForce);
+    const stood = seed.column === 'passes' ? seed.failingSince === undefined : seed.column === 'fails' && !seed.paused;
+    record.lastResult = stood ? Math.max(inForce, boot(seed.lastResult) ?? inForce) : boot(seed.lastResult);
     record.lastSuccess =
       seed.column === 'passes' ? Math.max(inForce, boot(seed.lastSuccess) ?? inForce) : boot(seed.lastSuccess);
     record.failingSince = boot(seed.failingSince);
@@ -370,15 +379,6 @@ export class VerdictStore {
     undoFailures(record);
     this.#restartAge(record, now);
   }
-}
-
-function forgetWord(record: VerdictRecord): void {
-  record.column = 'no-word';
-  record.foreign = record.estranged;
-  record.passes = 0;
-  record.fails = 0;
-  record.steadySince = undefined;
-  record.before = undefined;
 }
 
 function isNewer(one: VerdictRecord, other: VerdictRecord): boolean {

@@ -156,6 +156,8 @@ export class Zone {
     // The gap itself was not heard: the guard's clock stands since the zone was last looked at.
     for (const { hearing } of this.sources.all) hearing.lost('the clocks parted', now, this.now.boot);
     this.now = now;
+    // What the snapshot has is dated by the clock that was, and counts time in which nobody looked.
+    this.unsaved.addAll(this.known());
     this.intake.heed();
     this.show();
   }
