@@ -30,7 +30,7 @@ export interface Hold {
   scope: 'service' | 'zone' | 'epoch';
   /** Heard time; starts again when a zone's hold becomes its service's. */
   since: HeardMs;
-  readonly wall: WallMs;
+  wall: WallMs;
   /** Since when the row is absent and fails hard. */
   deadSince: HeardMs | undefined;
 }

@@ -155,6 +155,10 @@ export class Zone {
     this.intake.finish(this.now);
     // The gap itself was not heard: the guard's clock stands since the zone was last looked at.
     for (const { hearing } of this.sources.all) hearing.lost('the clocks parted', now, this.now.boot);
+    // A mark of the registry is newer than a hold, or not, by a clock that nobody sets (R9).
+    const set = now.wall - this.now.wall - (now.boot - this.now.boot);
+    for (const { guard } of this.sources.all)
+      for (const { rows } of guard.holding()) for (const { hold } of rows.values()) if (hold) hold.wall += set;
     this.now = now;
     // What the snapshot has is dated by the clock that was, and counts time in which nobody looked.
     this.unsaved.addAll(this.known());
