@@ -1,5 +1,9 @@
 import t from 'tap';
+import { showExplanation } from '../src/cli/explain.js';
 import { addressBytes, targetLabel } from '../src/dns/addresses.js';
+import { Resolver } from '../src/resolver/resolver.js';
+import { styleFor } from '../src/system/terminal.js';
+import { read } from './config-fixture.js';
 import { recordText } from './scenario-engine/client.js';
 import { Addresses, parseService } from './scenario-engine/services.js';
 import { settings, ZONE } from './scenario-engine/settings.js';
@@ -155,4 +159,51 @@ t.test('explain tells what DNS answers', async (t) => {
   ]);
   t.throws(() => world.resolver.explain('a..b', 'A', world.now), 'no domain name');
   t.throws(() => world.resolver.explain('orders', 'NONSENSE', world.now), 'no record type');
+});
+
+t.test('explain tells of each view of a zone, and of a longer zone that only some addresses have (R31)', async (t) => {
+  const file = (path: string) => `registry: { type: file, path: /${path}.yaml }`;
+  const config = read(`version: 1
+listen: ["127.0.0.1:53", "127.0.0.2:53", "127.0.0.3:53"]
+zones:
+  - { name: a.internal, listen: ["127.0.0.1:53"], ${file('one')} }
+  - { name: a.internal, listen: ["127.0.0.2:53"], ${file('two')} }
+  - { name: internal, ${file('all')} }
+`);
+  const nothing = (): void => undefined;
+  const now = { boot: 0, wall: 1.9e12 };
+  const resolver = new Resolver(config, { log: nothing, targets: nothing, probeNow: nothing }, now);
+  const addresses = new Addresses();
+  for (const [i, { key }] of [...resolver.zones].entries()) {
+    const services = [i === 2 ? { name: 'other', rows: [] } : parseService('web', [`${i + 1}`], addresses)];
+    const facts = { epoch: 'e', releases: [], rejected: [], removalsBelievable: true };
+    resolver.report(key, 0, { kind: 'list', at: 0, services, ...facts }, now);
+  }
+  const { others = [], ...first } = resolver.explain('web.a.internal', 'A', now);
+  t.match(
+    [first, ...others].map((one) => ({ ...one, endpoints: one.endpoints.map(({ id }) => id) })),
+    [
+      {
+        zone: 'a.internal',
+        view: '127.0.0.1:53',
+        outcome: 'answer',
+        endpoints: ['web-1'],
+        because: [/127\.0\.0\.1 port 53/],
+      },
+      {
+        zone: 'a.internal',
+        view: '127.0.0.2:53',
+        outcome: 'answer',
+        endpoints: ['web-2'],
+        because: [/127\.0\.0\.2 port 53/],
+      },
+      { zone: 'internal', view: undefined, outcome: 'nxdomain', endpoints: [] },
+    ],
+  );
+  t.equal(others.length, 2);
+  t.equal(resolver.explain('other.internal', 'A', now).others, undefined, 'the same everywhere');
+  t.match(
+    showExplanation({ ...first, others }, styleFor({ isTTY: false }, {})),
+    /zone a\.internal.*127\.0\.0\.1:53[\s\S]*zone a\.internal.*127\.0\.0\.2:53/,
+  );
 });

@@ -223,6 +223,10 @@ export interface Explanation {
   because: string[];
   stale: boolean;
   endpoints: EndpointExplanation[];
+  /** Where the zone is a view: the addresses that it is asked on (R31). */
+  view?: string;
+  /** What is answered on other addresses, where other views or zones have the name; each without others. */
+  others?: Explanation[];
 }
 
 export interface EndpointExplanation {

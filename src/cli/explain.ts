@@ -1,5 +1,5 @@
 /** `holdfast explain`: why each endpoint of a name is in or out. */
-import type { EndpointExplanation, Explanation } from '../admin/documents.js';
+import { type EndpointExplanation, type Explanation, zoneTitle } from '../admin/documents.js';
 import { age, plain, type Style, styleFor, table } from '../system/terminal.js';
 import { askResolver } from './ask.js';
 import { EXIT_OK, EXIT_USAGE, print } from './output.js';
@@ -21,10 +21,12 @@ export async function explain(
 }
 
 export function showExplanation(explanation: Explanation, style: Style): string {
-  const { service, zone } = explanation;
+  const { service, zone, view, others = [] } = explanation;
   const where = [
     ...(service === undefined ? [] : [`service ${plain(service)}`]),
-    ...(zone === undefined ? [] : [`zone ${plain(zone)}`]),
+    ...(zone === undefined
+      ? []
+      : [`zone ${plain(zoneTitle({ name: zone, ...(view === undefined ? {} : { view }) }))}`]),
   ].join(' in ');
   const lines = [
     `${style.bold(`${plain(explanation.name)} ${plain(explanation.type)}`)}: ${outcome(explanation.outcome, style)}${
@@ -33,6 +35,7 @@ export function showExplanation(explanation: Explanation, style: Style): string 
     ...explanation.because.map((sentence) => `  ${plain(sentence)}`),
   ];
   if (explanation.endpoints.length > 0) lines.push('', endpointTable(explanation.endpoints, style));
+  for (const other of others) lines.push('', showExplanation(other, style));
   return lines.join('\n');
 }
 

@@ -3,6 +3,7 @@ import type { EndpointExplanation, Explanation } from '../admin/documents.js';
 import { NAME_FORM } from '../answers/naming/form.js';
 import type { AnswerTable } from '../answers/table.js';
 import type { Service } from '../catalog/service.js';
+import type { ListenAddress } from '../config/types.js';
 import { prefixBytes } from '../dns/addresses.js';
 import { TYPE } from '../dns/constants.js';
 import { typeName, typeNumber } from '../dns/type-names.js';
@@ -16,6 +17,7 @@ import { meaningOf, reversedAddress } from './explain-name.js';
 import { holderOf, type NameMeaning } from './name-meaning.js';
 import { askOwn, formBelow, type OwnReply } from './own-reply.js';
 import type { ReportDesk } from './report-desk.js';
+import { zoneView } from './status.js';
 import { describeAge } from './status-text.js';
 import type { Zone } from './zone.js';
 
@@ -24,6 +26,8 @@ export interface ExplainSource {
   readonly verdicts: VerdictStore;
   readonly desk: ReportDesk;
   readonly table: AnswerTable;
+  /** All addresses that are listened on, as zones count them. */
+  readonly listens: readonly ListenAddress[];
   /** Names that no zone owns are forwarded. */
   readonly forwards: boolean;
 }
@@ -42,10 +46,23 @@ export function explain(source: ExplainSource, name: string, typed: string, now:
   const wanted = name === '.' ? name : name.toLowerCase().replace(/\.$/, '');
   const number = typeNumber(typed);
   if (number === undefined) throw new Error(`${typed} is no record type`);
+  const owners = ownersOf(source, wanted);
+  const [first, ...others] = [...owners].map(([zone, listen]) => explainIn(source, zone, listen, wanted, number, now));
+  if (first === undefined) return explainForeign(source, wanted, typeName(number), number, now);
+  return others.length === 0 ? first : { ...first, others };
+}
+
+/** @param listen index of an address where the name is the zone's */
+function explainIn(
+  source: ExplainSource,
+  zone: Zone,
+  listen: number,
+  wanted: string,
+  number: number,
+  now: Instant,
+): Explanation {
   const type = typeName(number);
-  const zone = longestMatch(source.zones, wanted);
-  if (zone === undefined) return explainForeign(source, wanted, type, number, now);
-  const asked = askAsAllowed(source.table, wanted, number, [zone]);
+  const asked = askAsAllowed(source, wanted, number, [[zone, listen]]);
   const { words } = asked;
   const special = specialType(number);
   const below = wanted === zone.config.name ? '' : wanted.slice(0, -zone.config.name.length - 1);
@@ -57,7 +74,7 @@ export function explain(source: ExplainSource, name: string, typed: string, now:
   const looksUp = zone.demand !== undefined && form === NAME_FORM && asked.reply.outcome === 'forwarded';
   const demand = looksUp ? explainDemand(zone, below, now) : undefined;
   const { outcome } = demand ?? asked.reply;
-  const base = { name: wanted, type, zone: zone.config.name, outcome };
+  const base = { name: wanted, type, zone: zone.config.name, outcome, ...zoneView(zone.config) };
   if (special !== undefined) return { ...base, stale: zone.isStale(now.boot), because: [special], endpoints: [] };
   const reply: OwnReply = demand === undefined || outcome === 'look-up' ? asked.reply : { ...asked.reply, outcome };
   const meaning = meaningOf(zone, below, reply.outcome === 'answer' || reply.outcome === 'nodata', form);
@@ -82,7 +99,12 @@ export function explain(source: ExplainSource, name: string, typed: string, now:
 function explainForeign(source: ExplainSource, name: string, type: string, number: number, now: Instant): Explanation {
   const address = reversedAddress(name);
   const holders = address === undefined ? [] : source.zones.filter((zone) => zone.names.kept.has(address));
-  const { reply, words } = askAsAllowed(source.table, name, number, holders);
+  const { reply, words } = askAsAllowed(
+    source,
+    name,
+    number,
+    holders.map((zone) => [zone, zone.listen?.[0] ?? 0]),
+  );
   const base = { name, type, outcome: reply.outcome, endpoints: [] };
   const special = specialType(number);
   const zone = reply.pointer === undefined ? holders[0] : longestMatch(source.zones, reply.pointer);
@@ -110,22 +132,24 @@ function explainForeign(source: ExplainSource, name: string, type: string, numbe
   return { ...base, zone: zone.config.name, stale, because };
 }
 
-/** The reply that a client of the first zone that lets one in is given. */
+/** The reply that a client of the first zone that lets one in is given, at the address of that index. */
 function askAsAllowed(
-  table: AnswerTable,
+  { table, listens }: ExplainSource,
   name: string,
   type: number,
-  zones: readonly Zone[],
+  zones: readonly (readonly [zone: Zone, listen: number])[],
 ): { readonly reply: OwnReply; readonly words: readonly string[] } {
   const ask = (from: Uint8Array, listen: number): OwnReply => {
     const reply = askOwn(table, { name, type, from, listen });
     if (reply === undefined) throw new Error(`${name} is no domain name`);
     return reply;
   };
-  for (const zone of zones) {
-    const listen = zone.listen?.[0] ?? 0;
-    const view = zone.config.listen?.[0];
-    const words = view === undefined ? [] : [`asked on ${view.address} port ${view.port}, where the zone exists (R31)`];
+  for (const [zone, listen] of zones) {
+    const { address, port } = listens[listen]!;
+    const words =
+      zone.listen === undefined && listen === 0
+        ? []
+        : [`asked on ${address} port ${port}, where the zone exists (R31)`];
     const reply = ask(LOOPBACK, listen);
     if (reply.outcome !== 'refused') return { reply, words };
     for (const prefix of zone.config.allow) {
@@ -134,7 +158,7 @@ function askAsAllowed(
       return { reply: allowed, words: [...words, `as a client of ${prefix} is told; 127.0.0.1 is refused (R31)`] };
     }
   }
-  return { reply: ask(LOOPBACK, zones[0]?.listen?.[0] ?? 0), words: [] };
+  return { reply: ask(LOOPBACK, zones[0]?.[1] ?? 0), words: [] };
 }
 
 function explainEndpoints(
@@ -213,6 +237,17 @@ function listed(types: readonly string[]): string {
 function edeWords({ ede, outcome }: OwnReply): string[] {
   if (ede === undefined || outcome === 'answer') return [];
   return [`the reply carries EDE ${ede.code}${ede.text === '' ? '' : `: ${ede.text}`} (R26)`];
+}
+
+/** Whose the name is, on the addresses that are listened on: each owner with the first of these. The longest name first. */
+function ownersOf({ zones, listens }: ExplainSource, name: string): Map<Zone, number> {
+  const owners = new Map<Zone, number>();
+  for (const listen of listens.keys()) {
+    const here = zones.filter((zone) => zone.listen?.includes(listen) !== false);
+    const owner = longestMatch(here, name);
+    if (owner !== undefined && !owners.has(owner)) owners.set(owner, listen);
+  }
+  return new Map([...owners].sort(([a], [b]) => b.config.name.length - a.config.name.length));
 }
 
 function longestMatch(zones: readonly Zone[], name: string): Zone | undefined {

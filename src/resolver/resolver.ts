@@ -307,12 +307,9 @@ export class Resolver {
   /** Throws on a name without wire form and on a type that does not exist. */
   explain(name: string, type: string, now: Instant): Explanation {
     const { verdicts, table, desk } = this;
-    return explain(
-      { zones: [...this.#zones.values()], verdicts, desk, table, forwards: this.#config.forward !== undefined },
-      name,
-      type,
-      now,
-    );
+    const { listen: listens, forward } = this.#config;
+    const zones = [...this.#zones.values()];
+    return explain({ zones, verdicts, desk, table, listens, forwards: forward !== undefined }, name, type, now);
   }
 
   /** What a snapshot of the zone holds (R29), whole. */
