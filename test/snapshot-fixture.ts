@@ -11,7 +11,7 @@ export const WALL = 1_900_000_000_000;
 export const EXPECT = { machine: 'm1', registry: 'file:/r' };
 
 export function delta(more: Partial<SnapshotDelta> = {}): SnapshotDelta {
-  return { zone: ZONE, registry: 'file:/r', wall: WALL, full: false, put: [], drop: [], ...more };
+  return { zone: ZONE, registry: 'file:/r', wall: WALL, number: 1, full: false, put: [], drop: [], ...more };
 }
 
 export function lines(all: readonly (readonly [string, string])[]): SnapshotLines {

@@ -23,8 +23,8 @@ t.test('what a zone has is written, and read back', async (t) => {
 
 t.test('deltas add, replace and drop; nothing is written before a full one', async (t) => {
   const folder = join(t.testdir({}), 's');
-  const written: number[] = [];
-  const made = writer(folder, { onWritten: (_zone, wall) => written.push(wall) });
+  const written: unknown[] = [];
+  const made = writer(folder, { onWritten: (_zone, { wall, number }) => written.push([wall, number]) });
   made.take(delta({ put: [['lost', '1']] }));
   t.equal(await made.flush(1000), true);
   t.same(written, []);
@@ -38,9 +38,9 @@ t.test('deltas add, replace and drop; nothing is written before a full one', asy
       ],
     }),
   );
-  made.take(delta({ wall: WALL + 5, put: [['c', '4']], drop: ['a', 'unknown'] }));
+  made.take(delta({ wall: WALL + 5, number: 2, put: [['c', '4']], drop: ['a', 'unknown'] }));
   t.equal(await made.flush(1000), true);
-  t.same(written, [WALL + 5], 'both in one file');
+  t.same(written, [[WALL + 5, 2]], 'both in one file');
   t.same(load(folder).snapshot?.data, {
     meta: null,
     services: [

@@ -15,6 +15,8 @@ export interface SnapshotDelta {
   /** See `zoneIdentity`. */
   readonly registry: string;
   readonly wall: WallMs;
+  /** Grows from delta to delta: which of them a file has, whatever is done to the clock. */
+  readonly number: number;
   /** True: `put` is all there is. The first delta of a zone has to be full; others before it are dropped. */
   readonly full: boolean;
   /** JSON text; absent: as before. */
@@ -26,12 +28,17 @@ export interface SnapshotDelta {
   readonly more?: boolean;
 }
 
+/** A file of a zone that was written. */
+export interface WrittenSnapshot extends Pick<SnapshotDelta, 'wall' | 'number'> {
+  readonly bytes: number;
+}
+
 export interface SnapshotWriterOptions {
   readonly folder: string;
   readonly machine: string | undefined;
   /** Said once when a zone's snapshot cannot be written, and once, with undefined, when it can again. */
   readonly onProblem: (zone: string, reason: string | undefined) => void;
-  readonly onWritten?: (zone: string, wall: WallMs, bytes: number) => void;
+  readonly onWritten?: (zone: string, written: WrittenSnapshot) => void;
   /** Shortest time between two writes of a zone, 1 s by default; tests use less. */
   readonly leastPause?: Ms;
 }
@@ -51,6 +58,7 @@ interface ZoneState {
   readonly services: SnapshotBody;
   registry: string;
   wall: WallMs;
+  number: number;
   meta: string;
   dirty: boolean;
   /** A part of what changed is still to come. */
@@ -79,7 +87,8 @@ export class SnapshotWriter {
     if (zone === undefined) {
       if (!delta.full) return;
       const start = { notBefore: 0, failures: 0, problem: undefined, dirty: false, partial: false, meta: 'null' };
-      zone = { services: new SnapshotBody(), registry: delta.registry, wall: delta.wall, ...start };
+      const { registry, wall, number } = delta;
+      zone = { services: new SnapshotBody(), registry, wall, number, ...start };
       this.#zones.set(delta.zone, zone);
       void removeTemporaries(snapshotPaths(this.#options.folder, delta.zone).current);
     }
@@ -89,6 +98,7 @@ export class SnapshotWriter {
     if (delta.meta !== undefined) zone.meta = delta.meta;
     zone.registry = delta.registry;
     zone.wall = delta.wall;
+    zone.number = delta.number;
     zone.dirty = true;
     zone.partial = delta.more === true;
     this.#schedule();
@@ -152,7 +162,7 @@ export class SnapshotWriter {
   async #write(name: string, zone: ZoneState): Promise<void> {
     const { folder, machine } = this.#options;
     // As it is now, all of it: more may come in while the disk works.
-    const { wall, meta } = zone;
+    const { wall, number, meta } = zone;
     zone.dirty = false;
     const about = { machine: machine ?? null, zone: name, registry: zone.registry, wall };
     const lines = zone.services.freeze();
@@ -172,7 +182,7 @@ export class SnapshotWriter {
     zone.dirty ||= reason !== undefined;
     const pace = Math.max(this.#leastPause, pauseAfter(bytes));
     zone.notBefore = performance.now() + Math.min(RETRY_CAP_MS, pace * 2 ** Math.max(0, zone.failures - 1));
-    if (reason === undefined) this.#options.onWritten?.(name, wall, bytes);
+    if (reason === undefined) this.#options.onWritten?.(name, { wall, number, bytes });
     if ((reason === undefined) !== (zone.problem === undefined)) this.#options.onProblem(name, reason);
     zone.problem = reason;
   }

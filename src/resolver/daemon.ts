@@ -185,7 +185,7 @@ class Daemon {
       known: () => this.#resolver.knownServices(),
       seen: () => this.#resolver.seenRevisions(),
       onSnapshotProblem: (zone, reason) => this.#snapshots.problem(zone, reason),
-      onSnapshotWritten: (zone, wall, bytes) => this.#snapshots.wrote(zone, wall, bytes),
+      onSnapshotWritten: (zone, written) => this.#snapshots.wrote(zone, written),
       onSnapshotWanted: () => this.#snapshots.wantFull(),
     });
   }

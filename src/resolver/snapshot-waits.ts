@@ -1,10 +1,8 @@
 /** Who waits until a zone's snapshot on disk has what was said last (R29). */
-import type { WallMs } from '../system/clock.js';
-
 interface Wait {
   readonly done: (problem: string | undefined) => void;
-  /** Wall time of the first delta that has it; undefined until that went to the writer. */
-  from: WallMs | undefined;
+  /** The first delta that has it; undefined until that went to the writer. */
+  from: number | undefined;
 }
 
 export class SnapshotWaits {
@@ -20,14 +18,14 @@ export class SnapshotWaits {
     });
   }
 
-  /** All that the zone has went to the writer, with this wall time. */
-  sent(zone: string, wall: WallMs): void {
-    for (const wait of this.#waits.get(zone) ?? []) wait.from ??= wall;
+  /** All that the zone has went to the writer with the delta of this number, see `SnapshotDelta`. */
+  sent(zone: string, number: number): void {
+    for (const wait of this.#waits.get(zone) ?? []) wait.from ??= number;
   }
 
-  /** What was sent by then is on disk. */
-  wrote(zone: string, wall: WallMs): void {
-    this.#end(zone, ({ from }) => from !== undefined && from <= wall, undefined);
+  /** What was sent up to this delta is on disk. */
+  wrote(zone: string, number: number): void {
+    this.#end(zone, ({ from }) => from !== undefined && from <= number, undefined);
   }
 
   /** The zone's file cannot be written, or there is no such zone any more. */

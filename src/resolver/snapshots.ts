@@ -1,7 +1,7 @@
 /** When a zone's snapshot is loaded, and what of it goes to the writer (R29). */
 import { join } from 'node:path';
 import { isTrusted, type LoadedSnapshot, loadSnapshot } from '../catalog/snapshot.js';
-import { pauseAfter, type SnapshotDelta } from '../catalog/snapshot-writer.js';
+import { pauseAfter, type SnapshotDelta, type WrittenSnapshot } from '../catalog/snapshot-writer.js';
 import type { ZoneConfig } from '../config/types.js';
 import { zoneIdentity } from '../registry/identity.js';
 import type { BootMs, Instant, Ms, WallMs } from '../system/clock.js';
@@ -38,7 +38,9 @@ export class Snapshots {
   readonly #partial = new Set<string>();
   /** Whose data went to the writer last, and when. */
   readonly #sent = new Map<string, { readonly at: BootMs; readonly registry: string }>();
-  readonly #written = new Map<string, { readonly wall: WallMs; readonly bytes: number }>();
+  readonly #written = new Map<string, WrittenSnapshot>();
+  /** Deltas so far. */
+  #count = 0;
   readonly #waits = new SnapshotWaits();
   /** Zones whose file cannot be written, with why. */
   readonly problems = new Map<string, string>();
@@ -131,13 +133,14 @@ export class Snapshots {
       if (!full && !last && since < pause && !this.#partial.has(key)) continue;
       this.#full.delete(key);
       const delta = this.#resolver.takeDelta(key, full, ROWS_AT_ONCE, now);
+      const number = ++this.#count;
       this.#sent.set(key, { at: now.boot, registry });
       if (delta.more) this.#partial.add(key);
       else {
         this.#partial.delete(key);
-        this.#waits.sent(key, now.wall);
+        this.#waits.sent(key, number);
       }
-      deltas.push({ zone: key, registry, wall: now.wall, full, ...delta });
+      deltas.push({ zone: key, registry, wall: now.wall, number, full, ...delta });
     }
     return deltas;
   }
@@ -147,7 +150,9 @@ export class Snapshots {
    * hands to the writer what is to be written. `within`: the longest that it takes.
    */
   async saved(keys: readonly string[], save: () => void, within = SAVED_MS): Promise<string | undefined> {
-    const written = keys.map(async (key) => this.problems.get(key) ?? (await this.#waits.wait(key)));
+    // Of a zone that has nothing there is nothing to be written.
+    const having = keys.filter((key) => this.#resolver.zone(key)?.source !== 'none');
+    const written = having.map(async (key) => this.problems.get(key) ?? (await this.#waits.wait(key)));
     save();
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<string>((done) => {
@@ -157,10 +162,10 @@ export class Snapshots {
     return Promise.race([all, late]).finally(() => clearTimeout(timer));
   }
 
-  /** The zone's file was written with what was in force at that wall time. */
-  wrote(key: string, wall: WallMs, bytes: number): void {
-    this.#written.set(key, { wall, bytes });
-    this.#waits.wrote(key, wall);
+  /** The zone's file was written. */
+  wrote(key: string, written: WrittenSnapshot): void {
+    this.#written.set(key, written);
+    this.#waits.wrote(key, written.number);
     // A writer that is new, or that had forgotten the zone, knows nothing of what was wrong before.
     this.problem(key, undefined);
   }

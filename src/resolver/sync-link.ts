@@ -1,6 +1,6 @@
 /** The control thread's end of the sync worker. Needs nothing but node: itself; the worker loads the rest. */
 import { Worker } from 'node:worker_threads';
-import type { SnapshotDelta } from '../catalog/snapshot-writer.js';
+import type { SnapshotDelta, WrittenSnapshot } from '../catalog/snapshot-writer.js';
 import type { ZoneConfig } from '../config/types.js';
 import { nextBackoff } from '../registry/backoff.js';
 import { registryIdentity } from '../registry/identity.js';
@@ -8,7 +8,7 @@ import type { LookUp } from '../registry/look-up.js';
 import { PackedListings } from '../registry/packed-listings.js';
 import type { Report } from '../registry/registry.js';
 import type { HostFound } from '../registry/registry-hosts.js';
-import type { Ms, WallMs } from '../system/clock.js';
+import type { Ms } from '../system/clock.js';
 import type { Log } from './resolver.js';
 import {
   type FromSyncWorker,
@@ -40,7 +40,7 @@ export interface SyncLinkOptions {
   readonly seen?: () => SeenRevisions;
   /** A zone's snapshot cannot be written: said once, and once, with undefined, when it can again. */
   readonly onSnapshotProblem: (zone: string, reason: string | undefined) => void;
-  readonly onSnapshotWritten?: (zone: string, wall: WallMs, bytes: number) => void;
+  readonly onSnapshotWritten?: (zone: string, written: WrittenSnapshot) => void;
   /** The worker is new and knows nothing: each zone's next delta has to be full. Also called by `start`. */
   readonly onSnapshotWanted: () => void;
   /** For tests. */
@@ -252,7 +252,7 @@ export class SyncLink {
         this.#options.onSnapshotProblem(message.zone, message.reason);
         break;
       case 'snapshot-written':
-        this.#options.onSnapshotWritten?.(message.zone, message.wall, message.bytes);
+        this.#options.onSnapshotWritten?.(message.zone, message.written);
         break;
       case 'flushed':
         this.#flushes.get(message.id)?.(message.complete);

@@ -1,12 +1,12 @@
 /** What the control thread and the sync worker say to each other. */
-import type { SnapshotDelta } from '../catalog/snapshot-writer.js';
+import type { SnapshotDelta, WrittenSnapshot } from '../catalog/snapshot-writer.js';
 import type { Cidr, LimitsConfig, RegistryConfig, ZoneConfig } from '../config/types.js';
 import type { LookUp } from '../registry/look-up.js';
 import type { ListingFacts } from '../registry/packed-listings.js';
 import type { Report } from '../registry/registry.js';
 import type { HostFound } from '../registry/registry-hosts.js';
 import type { SeenRevision } from '../registry/revision-memory.js';
-import type { Ms, WallMs } from '../system/clock.js';
+import type { Ms } from '../system/clock.js';
 
 /** A zone as far as syncing goes. */
 export interface SyncZone {
@@ -91,5 +91,5 @@ export type FromSyncWorker =
   /** The registry is asked with other credentials from now on. */
   | { readonly op: 'renewed'; readonly source: SyncSource; readonly files: readonly string[] }
   | { readonly op: 'snapshot-problem'; readonly zone: string; readonly reason: string | undefined }
-  | { readonly op: 'snapshot-written'; readonly zone: string; readonly wall: WallMs; readonly bytes: number }
+  | { readonly op: 'snapshot-written'; readonly zone: string; readonly written: WrittenSnapshot }
   | { readonly op: 'flushed'; readonly id: number; readonly complete: boolean };

@@ -49,7 +49,7 @@ class SyncWorker {
       folder: snapshotFolder,
       machine,
       onProblem: (zone, reason) => this.#send({ op: 'snapshot-problem', zone, reason }),
-      onWritten: (zone, wall, bytes) => this.#send({ op: 'snapshot-written', zone, wall, bytes }),
+      onWritten: (zone, written) => this.#send({ op: 'snapshot-written', zone, written }),
     });
     port.on('message', (message: ToSyncWorker) => this.#take(message));
   }
