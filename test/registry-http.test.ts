@@ -267,6 +267,8 @@ t.test('R31: a large list is read in a thread of its own, and what no registry s
   const deep = 'unbelievable /sd: the body is not a list of target groups: it is nested too deeply';
   t.equal(await reason('['.repeat(9 << 20)), deep);
   t.equal(await reason('{"a":'.repeat((9 << 20) / 5)), deep);
+  const dense = `[${'{},'.repeat(3 << 20)}{}]`;
+  t.equal(await reason(dense), deep.replace('nested too deeply', 'mostly brackets'));
   const brackets = { job: 'a', x: '[{'.repeat(5 << 20), y: '\\"["[' };
   t.equal(await reason(JSON.stringify([{ targets: [], labels: brackets }])), 'list', 'texts are not looked into');
   const parsed = parse;
@@ -278,7 +280,9 @@ t.test('R31: a large list is read in a thread of its own, and what no registry s
     longest = Math.max(longest, text.length);
     return parsed(text, ...more);
   };
-  for (const one of others) t.match(await reason('['.repeat(9 << 20), one), /^unbelievable .*the answer is not /);
+  for (const one of others)
+    for (const body of ['['.repeat(9 << 20), dense])
+      t.match(await reason(body, one), /^unbelievable .*the answer is not /);
   t.ok(longest < 1 << 20, 'nobody tried');
 });
 

@@ -4,7 +4,7 @@ import type { Ms } from '../system/clock.js';
 import type { Failure } from './adapter.js';
 import type { HttpClient, HttpReply } from './http-client.js';
 import { isFailure, printable, statusFailure } from './http-failure.js';
-import { parseBody } from './json-depth.js';
+import { parseBody } from './json-brackets.js';
 import type { Turn } from './request-gate.js';
 import { readSecret } from './secret-files.js';
 

@@ -14,7 +14,7 @@ import { NO_STATE } from './consul-progress.js';
 import type { ConsulReader } from './consul-reader.js';
 import { readSummary, SUMMARY_PATH, SummaryPace } from './consul-summary.js';
 import { isFailure } from './http-failure.js';
-import { parseBody } from './json-depth.js';
+import { parseBody } from './json-brackets.js';
 
 export const CHECKS_PATH = 'health/state/any';
 

@@ -7,7 +7,7 @@ import type { Ms } from '../system/clock.js';
 import type { Failure } from './adapter.js';
 import type { HttpClient, HttpReply } from './http-client.js';
 import { isFailure, printable, requestFailure, statusFailure } from './http-failure.js';
-import { parseBody } from './json-depth.js';
+import { parseBody } from './json-brackets.js';
 import { readSecret } from './secret-files.js';
 
 export interface Header {

@@ -1,6 +1,6 @@
 /** Where the entries of a JSON object lie in its text, so that a large one is never parsed as a whole. */
 
-import { MAX_DEPTH } from './json-depth.js';
+import { MAX_DEPTH } from './json-brackets.js';
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;

@@ -1,7 +1,7 @@
 /** The body of an answer of HTTP service discovery to its contents; a large one in a thread of its own (R31). */
 import type { Cidr } from '../config/types.js';
 import { readTargets, type TargetsContents, type TargetsOptions } from './http-targets.js';
-import { tooDeep } from './json-depth.js';
+import { bracketFault } from './json-brackets.js';
 import { type Packed, PackedListings, pack } from './packed-listings.js';
 import { parseElsewhere } from './parse-elsewhere.js';
 import { AddressPolicy } from './rows.js';
@@ -41,6 +41,7 @@ function parseTargetsHere({ bytes, options: { allowAddresses, ...options } }: Ta
   } catch {
     return 'the body is not UTF-8';
   }
-  if (tooDeep(bytes)) return 'the body is not a list of target groups: it is nested too deeply';
+  const fault = bracketFault(bytes);
+  if (fault !== undefined) return `the body is not a list of target groups: it is ${fault}`;
   return readTargets(text, { ...options, policy: new AddressPolicy(allowAddresses, false) });
 }

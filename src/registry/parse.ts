@@ -1,5 +1,5 @@
 /** Bytes of a registry file to its contents; large ones in a thread of their own, so that no other zone waits. */
-import { tooDeep } from './json-depth.js';
+import { bracketFault } from './json-brackets.js';
 import { type Packed, PackedListings, pack } from './packed-listings.js';
 import { parseElsewhere } from './parse-elsewhere.js';
 import {
@@ -41,7 +41,8 @@ export async function parseHere({ format, bytes, options }: ParseJob): Promise<R
   } catch {
     return fault('not UTF-8 text');
   }
-  if (format === 'json' && tooDeep(bytes)) return fault('nested too deeply');
+  const brackets = format === 'json' ? bracketFault(bytes) : undefined;
+  if (brackets !== undefined) return fault(brackets);
   const tree = format === 'json' ? parseJson(text) : (await import('./yaml-tree.js')).parseYaml(text);
   if (!tree.ok) return fault(tree.reason, tree.line);
   const { targets } = options;
