@@ -222,6 +222,11 @@ t.test('an answer that says nothing of the name is not taken for none', async (t
     await looked(t, NAME, { [TYPE.SRV]: [[srv(NAME, 80, host)]], [TYPE.A]: [[], referral] }),
     said(NAME, `its target ${host}: a referral to other servers, and no answer`),
   );
+  t.equal(
+    await looked(t, NAME, { [TYPE.SRV]: [[], { ...referral, flags: RECURSIVE }] }),
+    said(NAME, 'a referral to other servers, and no answer'),
+    'that a forwarder passed on',
+  );
   for (const flags of [0x8000, 0x8100])
     t.equal(
       await looked(t, NAME, { [TYPE.SRV]: [[], { flags }] }),

@@ -100,6 +100,14 @@ t.test('a server that fails for one family, or denies a name that it has, is bel
   ]);
 });
 
+t.test('a server that has no word of one family is asked for the other', async (t) => {
+  const { say, read } = await scene(t);
+  say(at('w1'), TYPE.A, [], failing(RCODE.REFUSED));
+  say(at('w1'), TYPE.AAAA, [aaaa(at('w1'), 1)]);
+  const doubt = `${NAME}: its target ${at('w1')}: REFUSED; what it gave last stands`;
+  t.same(await read(), ['additions only', 'orders=10.0.0.2,fd00::1', doubt]);
+});
+
 t.test('in a transfer, a target that is an alias is the host that it leads to', async (t) => {
   const fake = await FakeNameServer.start(t);
   const records = [

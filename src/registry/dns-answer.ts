@@ -26,10 +26,12 @@ export function recordsOf<T extends ReadRecord['type']>(
   const own = answers.filter((record): record is Typed<T> => record.type === type && record.name === owner);
   if (own.length > 0) return own;
   if (answers.length > 0 && passed.size === 0) return strange('an answer about another name');
-  const denied = authorities.some((record) => record.type === TYPE.SOA) || recursionAvailable;
+  const has = (other: number): boolean => authorities.some((record) => record.type === other);
+  // A forwarder may pass on what refers to others (RFC 2308 s.2.2).
+  const refers = has(TYPE.NS) && !has(TYPE.SOA) && !authoritative;
+  const denied = has(TYPE.SOA) || (recursionAvailable && !refers);
   if (passed.size > 0 && !denied) return strange('an alias (CNAME) that the server does not follow');
   if (denied || authoritative) return [];
-  const refers = authorities.some((record) => record.type === TYPE.NS);
   return strange(refers ? 'a referral to other servers, and no answer' : 'an empty answer of a server that has no say');
 }
 

@@ -104,8 +104,8 @@ class Reading {
       const records = 'reason' in reply ? reply : recordsOf(reply, host, type);
       if ('reason' in records) fault ??= records;
       else for (const { address } of records) addresses.push(addressText(address));
-      // Where nothing is known yet, the rest alone would be of no use.
-      if (fault !== undefined && addresses.length === 0) break;
+      // Of a server that is silent the rest would only take as long.
+      if (fault?.kind === 'unreachable' && addresses.length === 0) break;
     }
     return denied && addresses.length === 0 && fault === undefined ? { addresses, denied } : { addresses, fault };
   }
