@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
+import { MAX_LINE_BYTES, type ProbeResult } from '../src/prober/feed.js';
 import { LineSplitter } from '../src/prober/lines.js';
 import { readFromProber, readToProber } from '../src/prober/messages.js';
 import { Outbox } from '../src/prober/outbox.js';
@@ -129,6 +130,26 @@ t.test('lines are cut the same however the bytes come, and a long one is never s
   t.equal(splitter.held, 0);
   t.same(splitter.push(Buffer.from('x\nshort\n')), ['short']);
   t.equal(splitter.tooLong, 1);
+});
+
+t.test('results are written as JSON, in lines that are read', async (t) => {
+  const outbox = new Outbox(10_000);
+  const plain: ProbeResult = { key: 'tcp|127.0.0.1|80', at: 1e9 + 0.999_9, interval: 5_000, took: 0 };
+  const odd: ProbeResult = { key: 'a " \\ \n \u20ac', at: 7, interval: 5_000.25, took: 12.007_9 };
+  const failed: ProbeResult = { ...plain, failure: 'refused', detail: '\u20ac'.repeat(200) };
+  const draining: ProbeResult = { ...plain, draining: true, detail: 'HTTP 503, draining' };
+  for (const result of [plain, odd, failed, draining]) outbox.add(result);
+  t.same(
+    outbox.next(0).map((text) => JSON.parse(text)),
+    [{ ...plain, at: 1e9 + 0.999 }, { ...odd, took: 12.007 }, failed, draining],
+    'times to a microsecond, none later than it was',
+  );
+  for (let i = 0; i < 10_000; i++) outbox.add(failed);
+  while (outbox.size > 0) {
+    const sent = outbox.next(0);
+    const length = Buffer.byteLength(`{"op":"results","results":[${sent.join()}]}`);
+    t.ok(sent.length > 100 && length <= MAX_LINE_BYTES, `${sent.length} results, ${length} bytes`);
+  }
 });
 
 t.test('results that nobody reads are dropped, the oldest first', async (t) => {

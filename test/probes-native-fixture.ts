@@ -3,12 +3,30 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readlinkSync } from 'node:fs';
 import { connect } from 'node:net';
+import type { Target } from '../src/prober/feed.js';
+import { type Outcome, TWICE } from '../src/prober/probes/attempt.js';
 import { loadNativeCalls } from '../src/prober/probes/native-sockets.js';
-import { HERE, type Tap, until } from './prober-fixture.js';
+import type { NativeTcp } from '../src/prober/probes/native-tcp.js';
+import { HERE, never, type Tap, until } from './prober-fixture.js';
 
 export const CALLS = loadNativeCalls();
 
 export const NOT_NATIVE = typeof CALLS === 'string' ? CALLS : false;
+
+export function outcomeOf(native: NativeTcp, target: Target, signal = never, tries = TWICE): Promise<Outcome> {
+  let told = 0;
+  return new Promise((resolve) => {
+    native.begin(target, signal, {
+      more: (made) => tries.more(made),
+      unanswered: () => tries.unanswered(),
+      waits: (does) => tries.waits(does),
+      ended: (outcome) => {
+        if (++told > 1) throw new Error('an outcome was told twice');
+        resolve(outcome);
+      },
+    });
+  });
+}
 
 /** A server that is stopped and whose queue is full: what else comes is dropped as if packets were lost, until it wakes. */
 export async function stoppedBackend(t: Tap): Promise<{ readonly port: number; readonly wake: () => void }> {

@@ -1,13 +1,13 @@
 import { createServer } from 'node:net';
 import t from 'tap';
-import type { Outcome } from '../src/prober/probes/attempt.js';
+import { type Outcome, TWICE } from '../src/prober/probes/attempt.js';
 import { probeHttp } from '../src/prober/probes/http.js';
 import { type NativeCalls, NativeSockets } from '../src/prober/probes/native-sockets.js';
 import { NativeTcp } from '../src/prober/probes/native-tcp.js';
 import { probeTcp } from '../src/prober/probes/tcp.js';
 import { CERT, KEY } from './certificate-of-nobody.js';
 import { closedPort, hanging, listening, never, raw, target, until, web } from './prober-fixture.js';
-import { CALLS, NOT_NATIVE, openSockets, stoppedBackend } from './probes-native-fixture.js';
+import { CALLS, NOT_NATIVE, openSockets, outcomeOf, stoppedBackend } from './probes-native-fixture.js';
 
 t.test('native TCP probes', { skip: NOT_NATIVE }, async (t) => {
   const calls = CALLS as NativeCalls;
@@ -42,13 +42,13 @@ t.test('native TCP probes', { skip: NOT_NATIVE }, async (t) => {
               },
             };
       const native = new NativeTcp((why) => told.push(why), odd);
-      const outcomes = await Promise.all([1, 2, 3].map(() => native.probe(target({ port }), never)));
+      const outcomes = await Promise.all([1, 2, 3].map(() => outcomeOf(native, target({ port }))));
       t.same(
         outcomes.map(({ kind }) => kind),
         Array(3).fill(first),
         reason,
       );
-      t.same(await native.probe(target({ port }), never), { kind: 'pass' });
+      t.same(await outcomeOf(native, target({ port })), { kind: 'pass' });
       t.same(told, [reason]);
       await until(() => openSockets() <= before);
       native.close();
@@ -83,7 +83,7 @@ t.test('native TCP probes', { skip: NOT_NATIVE }, async (t) => {
     const epollCtl: NativeCalls['epollCtl'] = (...args) => (left-- > 0 ? calls.epollCtl(...args) : -1);
     const errno = () => (left < 0 ? 28 : calls.errno());
     const native = new NativeTcp((why) => told.push(why), { ...calls, epollCtl, errno });
-    const probed = [1, 2, 3, 4, 5].map(() => native.probe(target({ port, timeout: 60_000 }), never));
+    const probed = [1, 2, 3, 4, 5].map(() => outcomeOf(native, target({ port, timeout: 60_000 })));
     t.same(await Promise.all(probed), Array(5).fill({ kind: 'local', detail: 'epoll_ctl: ENOSPC' }));
     t.same(told, ['epoll_ctl: ENOSPC']);
     t.equal(openSockets(), before);
@@ -114,7 +114,7 @@ t.test('native TCP probes', { skip: NOT_NATIVE }, async (t) => {
       errno: () => (now ? 4 : calls.errno()),
     });
     t.teardown(() => native.close());
-    const probed = native.probe(target({ port: backend.port, timeout: 20_000 }), never);
+    const probed = outcomeOf(native, target({ port: backend.port, timeout: 20_000 }));
     await until(() => interrupted === 2);
     backend.wake();
     t.same(await probed, { kind: 'pass' });
@@ -130,22 +130,43 @@ t.test('native TCP probes', { skip: NOT_NATIVE }, async (t) => {
     });
     t.teardown(() => native.close());
     const refused = { kind: 'failure', failure: 'refused', detail: 'nobody listens' };
-    t.same(await native.probe(target({ port: await closedPort() }), never), refused);
+    t.same(await outcomeOf(native, target({ port: await closedPort() })), refused);
   });
 
   await t.test('closed, it ends what is under way', async (t) => {
     const { port } = await stoppedBackend(t);
     const before = openSockets();
     const native = new NativeTcp((why) => t.fail(why));
-    const early = native.probe(target({ port, timeout: 60_000 }), never);
+    const early = outcomeOf(native, target({ port, timeout: 60_000 }));
     await until(() => openSockets() > before);
     await new Promise((resolve) => setTimeout(resolve, 30));
-    const late = native.probe(target({ port, timeout: 60_000 }), never);
+    const late = outcomeOf(native, target({ port, timeout: 60_000 }));
     native.close();
     const stopped = { kind: 'local', detail: 'stopped' };
     t.same(await Promise.all([early, late]), [stopped, stopped]);
     t.equal(openSockets(), before);
     native.close();
+  });
+
+  await t.test('who fails over an outcome keeps no other one from its own', async (t) => {
+    const native = new NativeTcp((why) => t.fail(why));
+    t.teardown(() => native.close());
+    const port = await closedPort();
+    const told: number[] = [];
+    const faults: string[] = [];
+    process.setUncaughtExceptionCaptureCallback((error) => faults.push(error.message));
+    t.teardown(() => process.setUncaughtExceptionCaptureCallback(null));
+    for (const i of [1, 2, 3])
+      native.begin(target({ port }), never, {
+        ...TWICE,
+        ended: () => {
+          told.push(i);
+          throw new Error(`of ${i}`);
+        },
+      });
+    await until(() => faults.length === 3);
+    t.same(told, [1, 2, 3]);
+    t.same(faults, ['of 1', 'of 2', 'of 3']);
   });
 
   await t.test('what is kept for connections to come is given back to those who need descriptors', async (t) => {
@@ -155,7 +176,7 @@ t.test('native TCP probes', { skip: NOT_NATIVE }, async (t) => {
     const before = openSockets();
     const native = new NativeTcp((why) => t.fail(why));
     t.teardown(() => native.close());
-    const many = () => Promise.all(Array.from({ length: 40 }, () => native.probe(target({ port }), never)));
+    const many = () => Promise.all(Array.from({ length: 40 }, () => outcomeOf(native, target({ port }))));
     await many();
     await until(() => openSockets() <= before + 40);
     t.ok(openSockets() > before, 'some are kept');
@@ -175,7 +196,7 @@ t.test('native TCP probes', { skip: NOT_NATIVE }, async (t) => {
     t.teardown(() => native.close());
     const ports = [port, closed, hangs];
     const outcomes = await Promise.all(
-      Array.from({ length: 600 }, (_, i) => native.probe(target({ port: ports[i % 3]!, timeout: 300 }), never)),
+      Array.from({ length: 600 }, (_, i) => outcomeOf(native, target({ port: ports[i % 3]!, timeout: 300 }))),
     );
     t.same(
       outcomes.map((outcome) => (outcome.kind === 'failure' ? outcome.failure : outcome.kind)),

@@ -14,7 +14,7 @@ import { PROBES } from '../src/prober/probes/probe.js';
 import { probeTcp } from '../src/prober/probes/tcp.js';
 import { closedPort, HERE, hanging, listening, never, type Tap, target, until } from './prober-fixture.js';
 import { listeningHere, probe } from './probes-fixture.js';
-import { NOT_NATIVE, openSockets, stoppedBackend } from './probes-native-fixture.js';
+import { NOT_NATIVE, openSockets, outcomeOf, stoppedBackend } from './probes-native-fixture.js';
 
 const WAYS = ['native', 'over node:net'] as const;
 
@@ -24,7 +24,7 @@ function probeBy(t: Tap, way: (typeof WAYS)[number]): Probe {
     throw new Error(reason);
   });
   t.teardown(() => native.close());
-  return native.probe;
+  return (asked, signal, tries) => outcomeOf(native, asked, signal, tries);
 }
 
 /** Takes connections in a thread of its own, and resets them at once. Tells its port. */

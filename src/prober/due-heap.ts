@@ -1,6 +1,6 @@
 /**
- * A heap by due time whose entries know their place, so that any of them can be taken out. It is broad and keeps the
- * times beside the entries, since each entry that it touches is far away in memory.
+ * A heap by due time from which any entry can be taken out. It is broad and moves numbers only, which lie side by side:
+ * each entry that it touched would be far away in memory.
  */
 
 const BRANCHES = 4;
@@ -8,59 +8,70 @@ const BRANCHES = 4;
 export interface Due {
   /** Stays as it is while in the heap. */
   due: number;
-  /** Place in the heap; -1 when not in it. Kept by the heap. */
-  place: number;
+  /** Its number in the heap; -1 when not in it. Kept by the heap. */
+  slot: number;
 }
 
 export class DueHeap<T extends Due> {
-  readonly #entries: T[] = [];
+  /** By slot: the entry, and its place in the heap. */
+  readonly #entries: (T | undefined)[] = [];
+  readonly #places: number[] = [];
+  readonly #free: number[] = [];
+  /** By place: when it is due, and its slot. */
   readonly #dues: number[] = [];
+  readonly #slots: number[] = [];
 
   get size(): number {
-    return this.#entries.length;
+    return this.#dues.length;
+  }
+
+  /** When the earliest entry is due; Infinity when there is none. */
+  get next(): number {
+    return this.#dues.length === 0 ? Number.POSITIVE_INFINITY : this.#dues[0]!;
   }
 
   /** The earliest entry. */
   peek(): T | undefined {
-    return this.#entries[0];
+    return this.#dues.length === 0 ? undefined : this.#entries[this.#slots[0]!];
   }
 
   add(entry: T): void {
-    this.#up(entry, this.#entries.length);
+    const slot = this.#free.pop() ?? this.#entries.length;
+    entry.slot = slot;
+    this.#entries[slot] = entry;
+    this.#up(entry.due, slot, this.#dues.length);
   }
 
   /** Takes an entry out; nothing when it is not in. */
   remove(entry: T): void {
-    const place = entry.place;
-    if (place === -1) return;
-    entry.place = -1;
-    const last = this.#entries.pop()!;
-    this.#dues.pop();
-    if (last === entry) return;
-    if (place > 0 && last.due < this.#dues[parentOf(place)]!) this.#up(last, place);
-    else this.#down(last, place);
-  }
-
-  clear(): void {
-    for (const entry of this.#entries) entry.place = -1;
-    this.#entries.length = 0;
-    this.#dues.length = 0;
+    const { slot } = entry;
+    if (slot === -1) return;
+    entry.slot = -1;
+    this.#entries[slot] = undefined;
+    this.#free.push(slot);
+    const place = this.#places[slot]!;
+    const due = this.#dues.pop()!;
+    const last = this.#slots.pop()!;
+    if (last === slot) return;
+    if (place > 0 && due < this.#dues[parentOf(place)]!) this.#up(due, last, place);
+    else this.#down(due, last, place);
   }
 
   /** Puts it at a free place, or above, where those that were there move down. */
-  #up(entry: T, free: number): void {
+  #up(due: number, slot: number, free: number): void {
+    const dues = this.#dues;
     let place = free;
     while (place > 0) {
       const parent = parentOf(place);
-      if (this.#dues[parent]! <= entry.due) break;
-      this.#put(this.#entries[parent]!, place);
+      if (dues[parent]! <= due) break;
+      this.#put(dues[parent]!, this.#slots[parent]!, place);
       place = parent;
     }
-    this.#put(entry, place);
+    this.#put(due, slot, place);
   }
 
   /** Puts it at a free place, or below, where those that were there move up. */
-  #down(entry: T, free: number): void {
+  #down(due: number, slot: number, free: number): void {
     const dues = this.#dues;
     let place = free;
     for (;;) {
@@ -68,17 +79,17 @@ export class DueHeap<T extends Due> {
       const end = Math.min(child + BRANCHES, dues.length);
       if (child >= end) break;
       for (let i = child + 1; i < end; i++) if (dues[i]! < dues[child]!) child = i;
-      if (dues[child]! >= entry.due) break;
-      this.#put(this.#entries[child]!, place);
+      if (dues[child]! >= due) break;
+      this.#put(dues[child]!, this.#slots[child]!, place);
       place = child;
     }
-    this.#put(entry, place);
+    this.#put(due, slot, place);
   }
 
-  #put(entry: T, place: number): void {
-    entry.place = place;
-    this.#entries[place] = entry;
-    this.#dues[place] = entry.due;
+  #put(due: number, slot: number, place: number): void {
+    this.#dues[place] = due;
+    this.#slots[place] = slot;
+    this.#places[slot] = place;
   }
 }
 

@@ -71,7 +71,7 @@ export async function runProber(options: ProberOptions): Promise<void> {
     options.log(avoided === undefined ? 'info' : 'warn', 'portable-tcp-probes', { reason });
   }, avoided);
   try {
-    await serveSessions(options, { ...PROBES, tcp: native.probe, ...options.probes }, native);
+    await serveSessions(options, { ...PROBES, ...options.probes }, native);
   } finally {
     native.close();
     trial?.clear();
@@ -151,6 +151,7 @@ function serveSession(
       clock,
       schedule: new Schedule(budget.rate, seed),
       probes,
+      ...(options.probes?.tcp === undefined ? { beginTcp: native.begin } : {}),
       onResult: (result) => {
         outbox.add(result);
         flushing ??= setTimeout(flush, outbox.wait(clock.now().boot));

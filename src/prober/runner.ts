@@ -4,7 +4,7 @@ import type { BootMs, Clock, Ms } from '../system/clock.js';
 import { MAX_DETAIL, type ProbeResult, type Target } from './feed.js';
 import { BEAT_MS, LoopWatch } from './loop-watch.js';
 import { MoreTries } from './more-tries.js';
-import type { Failure, Outcome, Probe, Tries } from './probes/attempt.js';
+import type { Asker, Begin, Failure, Outcome, Probe } from './probes/attempt.js';
 import type { Schedule, Turn } from './schedule.js';
 
 /** Probes under way at once, at most; fewer after the system has refused descriptors. */
@@ -35,6 +35,8 @@ export interface RunnerOptions {
   readonly clock: Clock;
   readonly schedule: Schedule;
   readonly probes: Readonly<Record<Target['type'], Probe>>;
+  /** For TCP, in place of the one in `probes`. */
+  readonly beginTcp?: Begin;
   readonly onResult: (result: ProbeResult) => void;
   /** A probe found no descriptor. */
   readonly onShort?: () => void;
@@ -140,7 +142,7 @@ export class ProbeRunner {
     const turns = this.#options.schedule.take(now, room);
     for (const turn of turns) this.#probe(turn);
     if (turns.length === MAX_STARTS) this.#goOn();
-    else this.#arm();
+    else this.#arm(now);
   }
 
   /** Takes what else is due in the next turn of the event loop. */
@@ -151,32 +153,41 @@ export class ProbeRunner {
     });
   }
 
-  /** A timer that is set too early stays: it arms anew. */
-  #arm(): void {
+  /** A timer that is set too early stays: it arms anew. So does one that is as soon as any that is set now. */
+  #arm(now = this.#now()): void {
+    if (this.#wakeAt <= now + TIMER_GRAIN_MS) return;
     if (this.#abort.signal.aborted || this.#inFlight >= this.#limit) return;
     const next = this.#options.schedule.nextWake();
     if (next >= this.#wakeAt) return;
     clearTimeout(this.#timer);
     this.#wakeAt = next;
-    const wait = Math.min(MAX_TIMER_MS, Math.max(TIMER_GRAIN_MS, Math.ceil(next - this.#now())));
+    const wait = Math.min(MAX_TIMER_MS, Math.max(TIMER_GRAIN_MS, Math.ceil(next - now)));
     this.#timer = setTimeout(() => this.wake(), wait);
   }
 
   #probe(turn: Turn): void {
     this.#inFlight++;
-    this.#options.probes[turn.target.type](turn.target, this.#abort.signal, new TurnTries(turn, this.#asked)).then(
-      (outcome) => this.#end(turn, outcome),
-      (error: unknown) => this.#end(turn, { kind: 'local', detail: String(error) }),
+    const { target } = turn;
+    const { probes, beginTcp } = this.#options;
+    const asker = new TurnAsker(turn, this.#asked);
+    if (target.type === 'tcp' && beginTcp !== undefined) {
+      beginTcp(target, this.#abort.signal, asker);
+      return;
+    }
+    probes[target.type](target, this.#abort.signal, asker).then(
+      (outcome) => asker.ended(outcome),
+      (error: unknown) => asker.ended({ kind: 'local', detail: String(error) }),
     );
   }
 
-  /** What the tries of all turns come to. */
+  /** What all turns ask and tell comes to. */
   readonly #asked: Asked = {
     more: ({ failing }, made) => made < TWICE || (!failing && this.#moreTries.take(this.#now())),
     unanswered: () => {
       this.#unanswered++;
     },
     waits: (turn, does) => this.#wait(turn, does),
+    ended: (turn, outcome) => this.#end(turn, outcome),
   };
 
   /** What waits leaves its room to others, and its time has not begun. */
@@ -206,7 +217,7 @@ export class ProbeRunner {
     const { schedule } = this.#options;
     const begun = this.#begunOf(turn);
     const gap = this.#watch.longestSince(begun, now);
-    this.#begun.delete(turn);
+    if (this.#begun.size > 0) this.#begun.delete(turn);
     const late = outcome.kind === 'failure' ? this.#lateness(outcome, turn.target, gap, begun, now) : 0;
     const failing = outcome.kind === 'local' || late > 0 ? undefined : outcome.kind === 'failure';
     const wanted = schedule.done(turn.target.key, now, failing);
@@ -218,7 +229,7 @@ export class ProbeRunner {
       this.#sinceRegrown = 0;
       this.#limit = Math.min(MAX_IN_FLIGHT, this.#limit + 1);
     }
-    this.#arm();
+    this.#arm(now);
   }
 
   /**
@@ -261,10 +272,10 @@ export class ProbeRunner {
 }
 
 /** What probes ask and tell, and whose it is. */
-type Asked = { readonly [K in keyof Tries]: (turn: Turn, ...args: Parameters<Tries[K]>) => ReturnType<Tries[K]> };
+type Asked = { readonly [K in keyof Asker]: (turn: Turn, ...args: Parameters<Asker[K]>) => ReturnType<Asker[K]> };
 
 /** Of one turn. There is one for each probe: it has no functions of its own. */
-class TurnTries implements Tries {
+class TurnAsker implements Asker {
   constructor(
     readonly turn: Turn,
     readonly asked: Asked,
@@ -280,6 +291,10 @@ class TurnTries implements Tries {
 
   waits(does: boolean): void {
     this.asked.waits(this.turn, does);
+  }
+
+  ended(outcome: Outcome): void {
+    this.asked.ended(this.turn, outcome);
   }
 }
 

@@ -20,6 +20,8 @@ const FILL = 0.95;
 const BURST_MS = 20;
 /** At least this share of the budget is for targets that were never probed. */
 const NEW_SHARE = 0.5;
+/** A number, so that it is kept as one. */
+const NEVER = Number.NEGATIVE_INFINITY;
 
 /** A probe to be started now. */
 export interface Turn {
@@ -48,8 +50,8 @@ interface Entry extends Due {
   group: Group;
   readonly hash: number;
   turns: number;
-  /** Start of the latest probe; undefined before the first. */
-  started: number | undefined;
+  /** Start of the latest probe; NEVER before the first. */
+  started: number;
   busy: boolean;
   failing: boolean;
 }
@@ -148,7 +150,7 @@ export class Schedule {
         interval: this.#kept(entry, time),
         failing: entry.failing,
       });
-      if (entry.started === undefined) settle(entry);
+      if (entry.started === NEVER) settle(entry);
       entry.started = time;
       entry.busy = true;
     }
@@ -172,7 +174,7 @@ export class Schedule {
   /** When `take` may have something; Infinity when nothing is scheduled. */
   nextWake(): BootMs {
     let next = Number.POSITIVE_INFINITY;
-    for (const { heap } of this.#groups.values()) next = Math.min(next, heap.peek()?.due ?? next);
+    for (const { heap } of this.#groups.values()) next = Math.min(next, heap.next);
     return Math.max(next, this.#slot) + this.#paused;
   }
 
@@ -202,21 +204,21 @@ export class Schedule {
     group.newSlot = Math.max(group.newSlot + 1_000 / forNew, time);
     const soon = time + fraction(hash) * Math.min(FIRST_WITHIN_MS, target.interval);
     const due = Math.max(soon, group.newSlot);
-    const fresh = { place: -1, turns: 0, started: undefined, busy: false, failing: false };
+    const fresh = { slot: -1, turns: 0, started: NEVER, busy: false, failing: false };
     const entry: Entry = { target, group, hash, due, ...fresh };
     this.#entries.set(target.key, entry);
     entry.group.heap.add(entry);
   }
 
   #replace(entry: Entry, target: Target, time: number): void {
-    const waits = entry.place !== -1;
+    const waits = entry.slot !== -1;
     entry.group.heap.remove(entry);
     this.#leave(entry);
     entry.group = this.#join(target);
     if (waits) entry.group.heap.add(entry);
     const sooner = target.interval < entry.target.interval;
     entry.target = target;
-    if (entry.started !== undefined) settle(entry);
+    if (entry.started !== NEVER) settle(entry);
     if (!sooner || entry.busy) return;
     const due = entry.due;
     entry.group.heap.remove(entry);
@@ -233,7 +235,7 @@ export class Schedule {
 
   #plan(entry: Entry, time: number, latest = Number.POSITIVE_INFINITY): void {
     const interval = entry.target.interval * this.#stretchOf(entry.group);
-    const from = entry.started ?? time;
+    const from = entry.started === NEVER ? time : entry.started;
     const random = fraction(hashNumber(entry.hash, ++entry.turns));
     entry.due = Math.max(time, Math.min(latest, from + gapAfter(from, interval, fraction(entry.hash), random)));
     entry.group.heap.add(entry);
@@ -241,13 +243,10 @@ export class Schedule {
 
   /** What is due of the group whose turn it is. */
   #nextDue(time: number): Entry | undefined {
-    let best: Entry | undefined;
-    for (const group of this.#groups.values()) {
-      const entry = group.heap.peek();
-      if (entry === undefined || entry.due > time) continue;
-      if (best === undefined || group.turn < best.group.turn) best = entry;
-    }
-    return best;
+    let best: Group | undefined;
+    for (const group of this.#groups.values())
+      if (group.heap.next <= time && (best === undefined || group.turn < best.turn)) best = group;
+    return best?.heap.peek();
   }
 
   #join({ group: name = '', interval }: Target): Group {
@@ -267,7 +266,7 @@ export class Schedule {
     group.size--;
     // Sums of fractions end a little beside nothing.
     group.asked = group.size === 0 ? 0 : Math.max(0, group.asked - rate);
-    if (started !== undefined) {
+    if (started !== NEVER) {
       group.started--;
       group.settled = group.started === 0 ? 0 : Math.max(0, group.settled - rate);
     }
@@ -296,7 +295,7 @@ export class Schedule {
 
   #kept(entry: Entry, time: number): Ms {
     const stretched = entry.target.interval * this.#stretchOf(entry.group);
-    return entry.started === undefined ? stretched : Math.max(stretched, (time - entry.started) / LONGEST_GAP);
+    return entry.started === NEVER ? stretched : Math.max(stretched, (time - entry.started) / LONGEST_GAP);
   }
 }
 

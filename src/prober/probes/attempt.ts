@@ -32,6 +32,14 @@ export interface Tries {
 /** Measures a target once. Never rejects; `signal` ends it early with a local outcome. Without `tries` it tries twice. */
 export type Probe = (target: Target, signal: AbortSignal, tries?: Tries) => Promise<Outcome>;
 
+/** The same without a promise, for what is done very often: the outcome is told once, after this has returned. */
+export type Begin = (target: Target, signal: AbortSignal, asker: Asker) => void;
+
+/** Who has something probed. */
+export interface Asker extends Tries {
+  ended(outcome: Outcome): void;
+}
+
 /** What is tried a second time, and no more. */
 export const TWICE: Tries = { more: (made) => made < 2, unanswered: () => {}, waits: () => {} };
 

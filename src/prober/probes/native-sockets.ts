@@ -73,7 +73,7 @@ const EVENT_WORDS = process.arch === 'x64' ? 3 : 4;
 const EVENT_ID = process.arch === 'x64' ? 1 : 2;
 const MAX_EVENTS = 256;
 /** Sockets that are kept for connections to come, at most. */
-const MAX_IDLE = 64;
+const MAX_IDLE = 256;
 
 /** The state of a connection that is not there yet. Any other is the errno that it ended with; 0 when it is there. */
 export const UNDER_WAY = -1;

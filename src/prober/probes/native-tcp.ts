@@ -5,7 +5,7 @@
 import type { Ms } from '../../system/clock.js';
 import { errorName } from '../../system/libc.js';
 import type { Target } from '../feed.js';
-import { local, type Outcome, PASS, type Probe, RETRY_AT, STOPPED, type Tries, TWICE, timedOut } from './attempt.js';
+import { type Asker, type Begin, local, type Outcome, PASS, RETRY_AT, STOPPED, timedOut } from './attempt.js';
 import { classify } from './classify.js';
 import { isGivenOut, MET_ITSELF } from './connection.js';
 import { loadNativeCalls, type NativeCalls, NativeSockets, UNDER_WAY } from './native-sockets.js';
@@ -25,15 +25,18 @@ const MAX_ID = 0x7fffffff;
 interface Attempt {
   readonly target: Target;
   readonly signal: AbortSignal;
-  readonly resolve: (outcome: Outcome) => void;
-  readonly connections: Connection[];
-  readonly tries: Tries;
+  readonly asker: Asker;
+  connections: readonly Connection[];
+  /** Once it is settled. */
+  outcome: Outcome | undefined;
   readonly begun: Ms;
   readonly youngUntil: Ms;
   /** How many of RETRY_AT are past, and when the next one is, or the deadline. */
   step: number;
   due: Ms;
 }
+
+const NO_CONNECTIONS: readonly Connection[] = [];
 
 interface Connection {
   readonly fd: number;
@@ -53,6 +56,8 @@ export class NativeTcp {
   #glance: NodeJS.Immediate | undefined;
   /** Those that are not young any more, by their id. */
   readonly #watched = new Map<number, Connection>();
+  /** Those whose outcome is not told yet. */
+  #settled: Attempt[] = [];
   #timer: NodeJS.Timeout | undefined;
   #sweepAt: Ms = 0;
 
@@ -65,20 +70,29 @@ export class NativeTcp {
     });
   }
 
-  readonly probe: Probe = (target, signal, tries = TWICE) => {
+  readonly begin: Begin = (target, signal, asker) => {
     const sockets = this.#sockets;
-    if (sockets === undefined || signal.aborted || !isPlain(target)) return probeTcp(target, signal, tries);
-    return new Promise((resolve) => {
-      const begun = performance.now();
-      const first = target.timeout * RETRY_AT[0]!;
-      const youngUntil = begun + Math.min(YOUNG_MS, first);
-      const times = { begun, youngUntil, step: 0, due: begun + first };
-      const attempt: Attempt = { target, signal, resolve, connections: [], tries, ...times };
-      const connection = this.#open(sockets, attempt);
-      if (connection === undefined) return;
-      this.#young.push(connection);
-      this.#glance ??= setImmediate(() => this.#guarded(() => this.#look(sockets)));
-    });
+    if (sockets === undefined || signal.aborted || !isPlain(target)) {
+      void probeTcp(target, signal, asker).then((outcome) => asker.ended(outcome));
+      return;
+    }
+    const begun = performance.now();
+    const first = target.timeout * RETRY_AT[0]!;
+    const attempt: Attempt = {
+      target,
+      signal,
+      asker,
+      connections: NO_CONNECTIONS,
+      outcome: undefined,
+      begun,
+      youngUntil: begun + Math.min(YOUNG_MS, first),
+      step: 0,
+      due: begun + first,
+    };
+    const connection = this.#open(sockets, attempt);
+    if (connection === undefined) return;
+    this.#young.push(connection);
+    this.#glance ??= setImmediate(() => this.#guarded(() => this.#look(sockets)));
   };
 
   /** Others need the descriptors that are kept for connections to come. */
@@ -102,7 +116,8 @@ export class NativeTcp {
     }
     this.#lastId = (this.#lastId + 1) & MAX_ID;
     const connection = { fd, id: this.#lastId, attempt };
-    attempt.connections.push(connection);
+    const { connections } = attempt;
+    attempt.connections = connections.length === 0 ? [connection] : [...connections, connection];
     return connection;
   }
 
@@ -173,21 +188,45 @@ export class NativeTcp {
     const next = RETRY_AT[attempt.step] ?? 1;
     // What begins late has some time all the same.
     attempt.due = Math.max(attempt.begun + timeout * next, now + (timeout * (next - at)) / 2);
-    if (!attempt.tries.more(attempt.connections.length)) return;
+    if (!attempt.asker.more(attempt.connections.length)) return;
     const another = this.#open(sockets, attempt);
     if (another !== undefined) this.#watch(sockets, another);
   }
 
   /** @param done the connection that has told it; nobody answered the others */
   #settle(sockets: NativeSockets, attempt: Attempt, outcome: Outcome, done?: Connection): void {
+    if (attempt.outcome !== undefined) return;
+    attempt.outcome = outcome;
     const { address, source } = attempt.target;
-    for (const connection of attempt.connections.splice(0)) {
-      const wasWatched = this.#watched.delete(connection.id);
-      if (connection !== done) attempt.tries.unanswered();
+    const { connections } = attempt;
+    attempt.connections = NO_CONNECTIONS;
+    for (const connection of connections) {
+      const wasWatched = this.#watched.size > 0 && this.#watched.delete(connection.id);
+      if (connection !== done) attempt.asker.unanswered();
       if (outcome === PASS && connection === done && !wasWatched) sockets.reset(connection.fd, address, source);
       else sockets.close(connection.fd);
     }
-    attempt.resolve(outcome);
+    this.#tellSoon(attempt);
+  }
+
+  /** Not while connections are looked at: whoever hears it may begin others. */
+  #tell(): void {
+    const settled = this.#settled;
+    this.#settled = [];
+    let told = 0;
+    try {
+      while (told < settled.length) {
+        const { asker, outcome } = settled[told++]!;
+        asker.ended(outcome!);
+      }
+    } finally {
+      // A fault in who hears one is no fault of the others.
+      for (; told < settled.length; told++) this.#tellSoon(settled[told]!);
+    }
+  }
+
+  #tellSoon(attempt: Attempt): void {
+    if (this.#settled.push(attempt) === 1) queueMicrotask(() => this.#tell());
   }
 
   #guarded(work: () => void): void {
