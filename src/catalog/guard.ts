@@ -4,6 +4,7 @@
  */
 import type { GuardConfig } from '../config/types.js';
 import type { WallMs } from '../system/clock.js';
+import { failsHard, hasLife, isDead } from './dead.js';
 import { makesGood } from './makes-good.js';
 import type { CatalogRow, HeardMs, Hold, Strength } from './row.js';
 import type { Service } from './service.js';
@@ -66,9 +67,10 @@ export class Guard {
   }
 
   /** The zone's marks from a snapshot. */
-  restoreZone(tripped: boolean, quietSince: HeardMs | undefined): void {
+  restoreZone(tripped: boolean, quietSince: HeardMs | undefined, heldPassingSince: HeardMs | undefined): void {
     this.#zoneTripped = tripped;
     this.#zoneQuietSince = quietSince;
+    this.#heldPassingSince = heldPassingSince;
   }
 
   /** Services that hold a row at present. */
@@ -367,21 +369,6 @@ export class Guard {
     const confirmed = deadSince + this.#config.confirm;
     return hold.scope === 'zone' && !others ? Math.max(confirmed, hold.since + this.#config.maxHold) : confirmed;
   }
-}
-
-/** Whether a service has a row that is listed, or held and not dead. */
-function hasLife(service: Service): boolean {
-  for (const row of service.rows.values()) if (row.listed || (row.hold !== undefined && !failsHard(row))) return true;
-  return false;
-}
-
-/** R9: absent, and failing hard. */
-function isDead(row: CatalogRow): boolean {
-  return !row.listed && failsHard(row);
-}
-
-function failsHard(row: CatalogRow): boolean {
-  return row.column === 'fails' && row.hard;
 }
 
 function hasHold(service: Service, ...scopes: readonly string[]): boolean {

@@ -80,6 +80,7 @@ interface SavedSource {
   readonly lastConfirmed?: WallMs;
   readonly zoneTripped?: true;
   readonly zoneQuietSince?: HeardMs;
+  readonly heldPassingSince?: HeardMs;
   readonly releases: readonly (readonly [string, WallMs, WallMs])[];
   /** R32: names that it had and has no more. */
   readonly once?: readonly string[];
@@ -124,7 +125,7 @@ export function exportMeta(zone: Zone, now: Instant): SavedMeta {
 
 function exportSource(zone: Zone, source: ZoneSource, now: Instant): SavedSource {
   const { identity, epoch, revision, hearing, guard, once } = source;
-  const { zoneTripped, zoneQuietSince } = guard;
+  const { zoneTripped, zoneQuietSince, heldPassingSince } = guard;
   const nodes = [...zone.names.nodes.listed(source.identity)];
   return {
     identity,
@@ -135,6 +136,7 @@ function exportSource(zone: Zone, source: ZoneSource, now: Instant): SavedSource
     ...(hearing.lastConfirmed === undefined ? {} : { lastConfirmed: now.wall - (now.boot - hearing.lastConfirmed) }),
     ...(zoneTripped ? { zoneTripped } : {}),
     ...(zoneQuietSince === undefined ? {} : { zoneQuietSince }),
+    ...(heldPassingSince === undefined ? {} : { heldPassingSince }),
     releases: [...source.releases].map(([service, { wall, counts }]) => [service, wall, counts] as const),
     ...(once.size === 0 ? {} : { once: [...once] }),
     ...(nodes.length === 0 ? {} : { nodes }),
@@ -292,7 +294,7 @@ function takeSourceIn(source: ZoneSource, facts: SavedSource, same: boolean, now
   if (facts.lastConfirmed !== undefined)
     source.hearing.lastConfirmed = now.boot - Math.max(0, now.wall - facts.lastConfirmed);
   for (const [service, mark, counts] of facts.releases) source.releases.set(service, { wall: mark, counts });
-  source.guard.restoreZone(facts.zoneTripped === true, facts.zoneQuietSince);
+  source.guard.restoreZone(facts.zoneTripped === true, facts.zoneQuietSince, facts.heldPassingSince);
   // What another one once had says nothing of this one (R32).
   if (same) for (const name of facts.once ?? []) source.once.add(name);
 }
