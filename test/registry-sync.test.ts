@@ -292,6 +292,27 @@ t.test('R6: a revision lower than seen is believed when two reads 10 s apart agr
   t.equal(memory.judge('b', '9007199254740992', 45_000)?.retryAfter, 10_000, 'not rounded');
 });
 
+t.test(
+  'R6: a revision that goes up and down again and again is read less and less often, as long as it does',
+  async (t) => {
+    const memory = new RevisionMemory();
+    let now = 0;
+    memory.judge('a', '100', now);
+    const flap = (pause = 1000): number | undefined => {
+      const waits = memory.judge('a', '50', (now += pause))?.retryAfter;
+      t.equal(memory.judge('a', '101', (now += 1000)), undefined);
+      return waits;
+    };
+    const waits = Array.from({ length: 8 }, () => flap());
+    t.same(waits, [10_000, 10_000, 20_000, 40_000, 80_000, 160_000, 160_000, 160_000]);
+    t.equal(flap(599_000), 160_000);
+    t.equal(flap(601_000), 10_000, 'after a calm time as at first');
+    flap();
+    t.equal(memory.judge('a', '50', now + 1000)?.retryAfter, 20_000);
+    t.equal(memory.judge('a', '50', now + 11_000), undefined, 'two reads that agree are believed as soon as ever');
+  },
+);
+
 t.test('R6: what was seen before a restart counts, with its lineage', async (t) => {
   const after = (epoch: string, revision: string): RevisionMemory => {
     const memory = new RevisionMemory();

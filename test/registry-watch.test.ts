@@ -120,6 +120,42 @@ t.test('R2: a quiet watch is confirmed by liveness reads, a busy one by what it 
   t.same([source.polls, source.watches], [[1000], 1]);
 });
 
+t.test('R3: a source whose watch breaks as soon as it told something is listed less and less often', async (t) => {
+  const { time, source, told } = follow(t);
+  let broken = 0;
+  const breakIt = async (after: number): Promise<void> => {
+    const { watches } = source;
+    while (source.watches === watches) await time.pass(50);
+    source.deliver(changed([listing('b', `10.0.1.${++broken}`)]));
+    await time.pass(after);
+    source.end('the index went back');
+  };
+  for (const until = time.now + 120_000; time.now < until; ) await breakIt(50);
+  t.ok(source.polls.length <= 60, `${source.polls.length} lists in two minutes`);
+  t.ok(
+    told.every(([at], i) => i === 0 || at - told[i - 1]![0] <= 2 * source.interval),
+    'it is confirmed in time all the same',
+  );
+  await breakIt(15_000);
+  const before = time.now;
+  await breakIt(50);
+  t.ok(source.polls.at(-1)! - before <= 1_500, 'one that lasted is begun again soon');
+});
+
+t.test('R3: a quiet watch that lasted is begun again soon, however often it ends', async (t) => {
+  const { time, source } = follow(t);
+  // As where another datacenter is tried again and again: nothing is confirmed meanwhile.
+  source.alive = async () => ({ kind: 'later' });
+  for (let i = 0; i < 12; i++) {
+    const { watches } = source;
+    while (source.watches === watches) await time.pass(50);
+    await time.pass(30_000);
+    source.end('another datacenter is away');
+  }
+  const gaps = source.polls.slice(1).map((at, i) => at - source.polls[i]!);
+  t.ok(Math.max(...gaps) <= 31_550, `${gaps}`);
+});
+
 t.test('R2: a watch that does not deliver what the registry has is given up within softTtl', async (t) => {
   const { time, source, news } = follow(t);
   await time.pass(1000);

@@ -3,6 +3,12 @@ import type { BootMs, Ms } from '../system/clock.js';
 
 /** Between the two reads. */
 export const AGREE_MS: Ms = 10_000;
+/** What goes back and comes back again and again is read less and less often: each time half as often, down to this. */
+const FLAPPING_MS: Ms = 160_000;
+/** As often it is read as soon as ever. */
+const FEW_FLAPS = 1;
+/** So long after the last time it counts no more. */
+const CALM_MS: Ms = 600_000;
 
 export interface Regress {
   readonly reason: string;
@@ -31,6 +37,8 @@ export class RevisionMemory {
   #highest: Revision = new Map();
   /** The first read that went back. */
   #doubt: { readonly revision: Revision; readonly at: BootMs } | undefined;
+  /** How often a doubt came to nothing lately, and when the last one did. */
+  #flaps = { count: 0, at: 0 };
   /** How often a lower revision was believed in the end. */
   lineage = 0;
 
@@ -46,15 +54,20 @@ export class RevisionMemory {
   /** What is wrong with a list of this revision; undefined when it may be believed. A new epoch begins anew (R7). */
   judge(epoch: string, text: string, now: BootMs): Regress | undefined {
     const revision = parse(text);
-    if (epoch !== this.#epoch || reaches(revision, this.#highest)) return this.#adopt(epoch, revision);
     const doubt = this.#doubt;
+    if (now - this.#flaps.at > CALM_MS) this.#flaps = { count: 0, at: now };
+    if (epoch !== this.#epoch || reaches(revision, this.#highest)) {
+      if (doubt !== undefined) this.#flaps = { count: this.#flaps.count + 1, at: now };
+      return this.#adopt(epoch, revision);
+    }
     const agrees = doubt !== undefined && reaches(revision, doubt.revision);
     if (agrees && now - doubt.at >= AGREE_MS) {
       this.lineage++;
       return this.#adopt(epoch, revision);
     }
     if (!agrees) this.#doubt = { revision, at: now };
-    const retryAfter = agrees ? doubt.at + AGREE_MS - now : AGREE_MS;
+    const pause = AGREE_MS * 2 ** Math.max(0, this.#flaps.count - FEW_FLAPS);
+    const retryAfter = agrees ? doubt.at + AGREE_MS - now : Math.min(FLAPPING_MS, pause);
     return { reason: `revision went back from ${showRevision(this.#highest)} to ${text}`, retryAfter };
   }
 

@@ -30,6 +30,8 @@ export interface SyncLoopOptions {
 
 /** However often it is woken. */
 const LEAST_PAUSE_MS: Ms = 20;
+/** A watch that lasted so long was a good one, however quiet. */
+const GOOD_WATCH_MS: Ms = 10_000;
 /** R30: hosts that were suspended together do not ask together. A part of `firstSpread`. */
 const RELIST_SHARE = 1 / 5;
 /** Polls of hosts that were started together drift apart. A part of `interval`. */
@@ -43,6 +45,8 @@ export class SyncLoop {
   readonly #memory = new ListMemory();
   readonly #revisions = new RevisionMemory();
   readonly #pace: Pace;
+  /** Of watches: each that breaks costs a list. */
+  readonly #watchPace: Pace;
   readonly #ended = new AbortController();
   /** The last list was over the limits: that nothing is newer says nothing of what is here. */
   #refused = false;
@@ -67,6 +71,7 @@ export class SyncLoop {
     this.#after = options.after ?? realAfter;
     this.#flight = new OneFlight(this.#after);
     this.#pace = new Pace(adapter.pace, options.random);
+    this.#watchPace = new Pace(adapter.pace, options.random);
     if (options.seen !== undefined) (adapter.seed === undefined ? this.#revisions : adapter).seed?.(options.seen);
   }
 
@@ -162,15 +167,16 @@ export class SyncLoop {
     if (observation.kind === 'unreachable' || observation.kind === 'unbelievable') return this.#failed(observation);
     this.#failing = false;
     this.#unbelievable = false;
+    this.#pace.succeeded();
     await this.#emit(observation);
     if (adapter.follower !== undefined) return this.#stopped || this.#woken ? 0 : this.#follow(adapter.follower);
-    this.#pace.succeeded();
     const jitter = adapter.pace.firstSpread > 0 ? this.#options.random() * POLL_JITTER : 0;
     return adapter.interval * (1 - jitter);
   }
 
   async #follow(follower: Follower): Promise<Ms> {
     const { clock } = this.#options;
+    const began = clock.now().boot;
     let useful = false;
     const following = new Following(follower, {
       interval: this.adapter.interval,
@@ -181,12 +187,13 @@ export class SyncLoop {
       useful: () => {
         useful = true;
         this.#watchFault = undefined;
-        this.#pace.succeeded();
       },
     });
     this.#following = following;
     const end = await following.run();
     this.#following = undefined;
+    const now = clock.now().boot;
+    if (now - began >= GOOD_WATCH_MS) this.#watchPace.succeeded();
     if (end.kind === 'stopped') return 0;
     if (end.kind === 'unreachable' || end.kind === 'unbelievable') return this.#failed(end);
     if (end.kind === 'broken' && !useful && this.#watchFault !== end.reason) {
@@ -194,7 +201,7 @@ export class SyncLoop {
       this.#options.watchFailed(end.reason);
     }
     // The list before it was a good one: as long as only the watch fails, lists confirm in its place.
-    return Math.min(this.#pace.failed(clock.now().boot), this.adapter.interval);
+    return Math.min(this.#watchPace.failed(now), this.adapter.interval);
   }
 
   /** Passes on what a watch delivered; a failure when it cannot be believed. */
