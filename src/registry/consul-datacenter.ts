@@ -15,6 +15,7 @@ import { CHECKS_PATH, ConsulOverview } from './consul-overview.js';
 import { NO_NODE, NO_STATE, Progress } from './consul-progress.js';
 import { ConsulReader } from './consul-reader.js';
 import { SeekPace } from './consul-seek.js';
+import { watchService } from './consul-service-watch.js';
 import { sleep, type Take, watchList } from './consul-watch.js';
 import { isFailure } from './http-failure.js';
 import { gateOf } from './source-gates.js';
@@ -428,28 +429,12 @@ export class ConsulDatacenter {
     return 'stopped';
   }
 
-  /**
-   * Consul answers a watch of one service from what it streams to its agents, and then says that there is no leader,
-   * nor whether the token sees all: so that it woke is all that such an answer tells, and the service is read.
-   */
-  async #watchService(name: string, signal: AbortSignal): Promise<void> {
-    const { client, dc, stale, maxLag } = this.#options;
-    const path = `health/service/${encodeURIComponent(name)}`;
-    const query = { dc, stale };
-    const take: Take = (reply) => {
-      if (!reply.knownLeader) {
-        this.#reader.plan.want([name]);
-        this.#reader.wake();
-        return true;
-      }
-      const fault = lagOf(reply, maxLag) ?? this.#reader.takeWatched(name, reply)?.reason;
+  #watchService(name: string, signal: AbortSignal): Promise<void> {
+    const took = (): void => {
       this.#news();
       this.#wake?.();
-      return fault ?? true;
     };
-    const first = await client.get(this.#origin, path, query, signal, READ_MS);
-    if (signal.aborted || isFailure(first) || first.index === undefined || take(first, first.index) !== true) return;
-    await watchList({ client, origin: this.#origin, query, path }, first.index, take, signal);
+    return watchService({ ...this.#options, name, origin: this.#origin, reader: this.#reader, took }, signal);
   }
 
   async #rest(ms: Ms, signal: AbortSignal): Promise<void> {
