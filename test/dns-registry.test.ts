@@ -133,6 +133,7 @@ function lookups(names: readonly string[], port?: number) {
       authoritative: true,
       truncated: false,
       recursionAvailable: false,
+      edns: false,
     };
     return { ...base, rcode: found === 'NXDOMAIN' ? 3 : 0, answers: records, authorities: [], additionals: [] };
   };

@@ -229,7 +229,7 @@ t.test('of what comes with an answer, addresses of its targets count, and no oth
 });
 
 t.test('an address of one family that comes with an answer may not be all of its target', async (t) => {
-  const { say, read, asked } = await scene(t);
+  const { say, read, asked, fake } = await scene(t);
   say(at('w1'), TYPE.AAAA, [aaaa(at('w1'), 1)]);
   const one = [srv(NAME, 80, at('w1'))];
   say(NAME, TYPE.SRV, one, { additionals: [a(at('w1'), 10, 0, 0, 1)] });
@@ -245,6 +245,10 @@ t.test('an address of one family that comes with an answer may not be all of its
   const many = Array.from({ length: 12 }, (_, i) => srv(NAME, 80 + i, at('w1')));
   say(NAME, TYPE.SRV, many, { additionals: [a(at('w1'), 10, 0, 0, 1)] });
   t.match(await read(), [/^orders=10\.0\.0\.1,.*fd00::1/], 'an answer that is long may have had no room');
+  say(NAME, TYPE.SRV, many, { additionals: [a(at('w1'), 10, 0, 0, 1), opt(0)] });
+  const before = fake.count(TYPE.AAAA);
+  await read();
+  t.equal(fake.count(TYPE.AAAA), before, 'with EDNS it had');
 });
 
 t.test('a server that knows no EDNS is asked without it (RFC 6891 s.7)', async (t) => {

@@ -11,6 +11,8 @@ export interface Message {
   readonly authoritative: boolean;
   readonly truncated: boolean;
   readonly recursionAvailable: boolean;
+  /** It has an OPT record. */
+  readonly edns: boolean;
   /** With its upper bits, where there is an OPT record (RFC 6891 s.6.1.3). */
   readonly rcode: number;
   /** Absent: the message has none, or more than one. */
@@ -73,7 +75,7 @@ export function readMessage(bytes: Uint8Array): Message | undefined {
 class Reader {
   readonly #bytes: Uint8Array;
   #at = 0;
-  #upperRcode = 0;
+  #upperRcode: number | undefined;
   /** Set while it is the last one that was read. */
   #tsig: Tsig | undefined;
 
@@ -106,7 +108,8 @@ class Reader {
       authoritative: (flags & 0x0400) !== 0,
       truncated: (flags & 0x0200) !== 0,
       recursionAvailable: (flags & 0x0080) !== 0,
-      rcode: (this.#upperRcode << 4) | (flags & 15),
+      edns: this.#upperRcode !== undefined,
+      rcode: ((this.#upperRcode ?? 0) << 4) | (flags & 15),
       ...(questions === 1 && question !== undefined ? { question } : {}),
       ...sections,
       ...(additionals > 0 && this.#tsig !== undefined ? { tsig: this.#tsig } : {}),

@@ -25,9 +25,11 @@ const DENIED: Failure = { kind: 'unbelievable', reason: 'the name is configured,
 
 const FAMILIES: readonly (typeof TYPE.A | typeof TYPE.AAAA)[] = [TYPE.A, TYPE.AAAA];
 
-/** A message that is longer came over TCP, and one of so many bytes had room left for a set of addresses. */
+/** A message that is longer came over TCP; one without EDNS has no more than the other over UDP. */
 const MOST_OVER_UDP = 1232;
-const ROOMY = 400;
+const MOST_WITHOUT_EDNS = 512;
+/** Where as much was left, a set of addresses had room. */
+const ROOM = 112;
 
 /**
  * Asks the servers in turn.
@@ -287,8 +289,9 @@ export class DnsLookups {
  * Whether hosts of which it has an address have no other: a cache adds what it happens to have, and a server leaves out
  * what has no room (RFC 2181 s.9).
  */
-function tellsAll({ authoritative, length }: Message): boolean {
-  return authoritative && (length <= ROOMY || length > MOST_OVER_UDP);
+function tellsAll({ authoritative, edns, length }: Message): boolean {
+  const most = edns ? MOST_OVER_UDP : MOST_WITHOUT_EDNS;
+  return authoritative && (length <= most - ROOM || length > MOST_OVER_UDP);
 }
 
 function foundIn(builder: ServiceBuilder, name: string, fault: Failure | undefined): Found {
