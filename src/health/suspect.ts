@@ -101,6 +101,8 @@ export class Suspicion<One extends Witness> {
   readonly #sides: Readonly<Record<Family, Side>> = { 4: new Side(), 6: new Side() };
   readonly #services = new Counts<unknown>();
   readonly #networks = new Counts<string>();
+  /** Addresses of this host, besides loopback. */
+  own: ReadonlySet<string> = new Set();
   /** The connection tracking table is too full: nothing ends it. */
   #full = false;
   /** When an outcome proved the path last, or since when there are outcomes; and the latest of any kind. */
@@ -125,7 +127,7 @@ export class Suspicion<One extends Witness> {
 
   /** Whether a failure of this kind, by this address, is void at present. */
   voids(address: string, failure: FailureKind): boolean {
-    return isPathFailure(failure) && this.#sides[familyOf(address)].since !== undefined && !isLoopback(address);
+    return isPathFailure(failure) && this.#sides[familyOf(address)].since !== undefined && !this.#isHere(address);
   }
 
   /** Takes an outcome in, in the order of time. Addresses of this host itself say nothing about the network. */
@@ -136,7 +138,10 @@ export class Suspicion<One extends Witness> {
     at: BootMs,
     interval: Ms,
   ): readonly SuspectEvent<One>[] {
-    if (isLoopback(address)) return NO_EVENTS;
+    if (this.#isHere(address)) {
+      this.#clear(one);
+      return NO_EVENTS;
+    }
     const family = familyOf(address);
     const side = this.#sides[family];
     const path = failure !== undefined && isPathFailure(failure);
@@ -189,7 +194,7 @@ export class Suspicion<One extends Witness> {
 
   /** Its last result before a restart passed. */
   seed(one: One, address: string): void {
-    if (!isLoopback(address) && one.stance === undefined) this.#pass(one, familyOf(address));
+    if (!this.#isHere(address) && one.stance === undefined) this.#pass(one, familyOf(address));
   }
 
   /** What is known of `from` goes to `to`: only its settings changed. */
@@ -215,6 +220,11 @@ export class Suspicion<One extends Witness> {
     const { stance } = one;
     this.#clear(one);
     return stance?.turned ? this.#maybeFallSilent(stance.family, now) : NO_EVENTS;
+  }
+
+  /** On the way there is no network. */
+  #isHere(address: string): boolean {
+    return this.own.has(address) || isLoopback(address);
   }
 
   #maybeFallSilent(family: Family, now: BootMs): readonly SuspectEvent<One>[] {

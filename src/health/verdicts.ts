@@ -222,6 +222,11 @@ export class VerdictStore {
     return changed;
   }
 
+  /** R16: the addresses of this host, which stand beside loopback. */
+  set own(addresses: ReadonlySet<string>) {
+    this.#suspicion.own = addresses;
+  }
+
   /** R16: how full the host's connection tracking table is, 0 to 1. */
   conntrack(fill: number, now: BootMs): void {
     this.#happened(this.#suspicion.conntrack(fill, now), now);

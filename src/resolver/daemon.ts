@@ -8,6 +8,7 @@ import { explainBindFailure } from '../server/bind-error.js';
 import type { EarlyThreads } from '../server/early-threads.js';
 import { BootClock, ClockWatch } from '../system/boot-clock.js';
 import type { BootMs, Instant, Ms } from '../system/clock.js';
+import { HostAddresses } from '../system/host-addresses.js';
 import { type OpenLog, openLog } from '../system/log.js';
 import { machineId } from '../system/machine.js';
 import { ServiceNotice } from '../system/service-notice.js';
@@ -41,6 +42,8 @@ const OK = 0;
 const FAILED = 1;
 /** The clocks are compared, and the shortest ages are looked at, this often. */
 const LOOK_MS: Ms = 1_000;
+/** R16: so often it is looked which addresses are of this host. */
+const OWN_MS: Ms = 5_000;
 /** Verdicts come in bursts; the prober is told of new targets, and snapshots of changes, at most this often. */
 const SNAPSHOT_MS: Ms = 1_000;
 const LEAST_WAKE_MS: Ms = 5;
@@ -91,6 +94,7 @@ class Daemon {
   readonly #forward: ForwardLink;
   readonly #handedOver: HandedOver;
   readonly #watch = new ClockWatch(LOOK_MS);
+  readonly #addresses = new HostAddresses();
   readonly #counters = new DaemonCounters();
   readonly #notice = new ServiceNotice({
     alive: () => this.#server.silent().length === 0,
@@ -142,6 +146,7 @@ class Daemon {
       this.#started,
       { seed },
     );
+    this.#learnOwn();
     const machine = machineId();
     this.#snapshots = new Snapshots(this.#resolver, machine, log.log);
     this.#prober = new ProberLink({ path: join(this.#config.runDir, 'prober.sock'), log: log.log, clock });
@@ -260,6 +265,7 @@ class Daemon {
     this.#watch.observe(this.#clock.read());
     this.#putDeferred();
     this.#every(LOOK_MS, () => this.#look());
+    this.#every(OWN_MS, () => this.#learnOwn());
     this.#every(SNAPSHOT_MS, () => this.#save());
     this.#every(ORDER_MS, () => {
       for (const [zone, services] of Object.entries(this.#resolver.knownServices())) this.#sync.order(zone, services);
@@ -377,6 +383,10 @@ class Daemon {
     setImmediate(() => {
       this.#resolver.lag = 0;
     });
+  }
+
+  #learnOwn(): void {
+    this.#resolver.verdicts.own = this.#addresses.look();
   }
 
   #look(): void {

@@ -130,6 +130,7 @@ class Play {
       world.note(`${glob}: probes ${[said].flat().join(', ')}`);
     }
     if (step.conntrack !== undefined) world.resolver.conntrack(step.conntrack, world.now);
+    if (step.own !== undefined) world.resolver.verdicts.own = new Set(step.own);
     if (step.prober === 'dead') world.prober.die();
     if (step.prober === 'alive') world.prober.live(world.now.boot);
     if (step.gap) world.gap(duration(step.gap));

@@ -82,6 +82,8 @@ const step = z.strictObject({
   probe: z.record(z.string(), behaviour).optional(),
   prober: z.enum(['dead', 'alive']).optional(),
   conntrack: z.number().optional(),
+  /** Addresses of this host. */
+  own: z.array(z.string()).optional(),
   /** How clients say that connections to endpoints failed, by id: `timeout x2`. */
   report: z.record(z.string(), z.string().regex(/^(refused|reset|timeout|unreachable|other)( x\d+)?$/)).optional(),
 
