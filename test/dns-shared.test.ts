@@ -95,3 +95,22 @@ t.test('a read of names may take as long as its zone has time: many may share th
   const registry = new DnsRegistry(config, { softTtl: 900_000, limits: LIMITS, allowAddresses: [] });
   t.ok(registry.deadline >= 900_000);
 });
+
+t.test('a name with more targets than there is time for keeps no other one from being heard', async (t) => {
+  const fake = await FakeNameServer.start(t);
+  const many = Array.from({ length: 300 }, (_, i) => `slow${i}.${ZONE}`);
+  fake.answer = (asked) => {
+    const { id, name, type } = asked;
+    if (many.includes(name)) return [];
+    if (!name.startsWith('_many')) return answerNames(asked);
+    const targets = many.map((target) => srv(name, 80, target));
+    return [
+      encode(id, { name, type }, asked.over === 'udp' ? [] : targets, asked.over === 'udp' ? { flags: 0x8600 } : {}),
+    ];
+  };
+  const registry = registryOf(t, [fake], { names: [`_many._tcp.${ZONE}`, `_few._tcp.${ZONE}`] });
+  const { rows, reports } = following(t, Object.assign(registry, { deadline: 5_000 }));
+  await until('an answer', () => reports.length > 0);
+  t.match(reports, [{ kind: 'list', removalsBelievable: false }]);
+  t.match(rows.get('few'), [{ address: '10.0.0.1' }]);
+});

@@ -31,6 +31,8 @@ const ROUND_MS: Ms = 10_000;
 const QUESTIONS_A_NAME = 4;
 /** For each name with its targets, beside what a slow server costs: other zones may ask the same server. */
 const NAME_MS: Ms = 1_000;
+/** For what was found to be told. */
+const TELL_MS: Ms = 1_000;
 
 export class DnsRegistry implements Adapter {
   readonly identity: string;
@@ -85,12 +87,24 @@ export class DnsRegistry implements Adapter {
     const key = await this.#key();
     if (key !== undefined && 'reason' in key) return key;
     if (this.#transfer !== undefined) return this.#zone(this.#transfer, context, key);
-    const { signal } = context;
+    return this.#names(this.#lookups!, context.signal, key);
+  }
+
+  /** What is known shortly before the deadline is told: one name may have more targets than there is time for. */
+  async #names(lookups: DnsLookups, whole: AbortSignal, key?: TsigKey): Promise<Observation | Failure> {
+    const late = new AbortController();
+    const end = (): void => late.abort();
+    const timer = setTimeout(end, this.deadline - TELL_MS);
+    whole.addEventListener('abort', end);
+    const { signal } = late;
     // As many questions as are under way listen to it.
     setMaxListeners(0, signal);
-    return this.#lookups!.read((name, type, configured) => {
+    const found = await lookups.read((name, type, configured) => {
       return this.#ask({ name, type, key, signal, turn: 'later' }, configured);
     });
+    clearTimeout(timer);
+    whole.removeEventListener('abort', end);
+    return found;
   }
 
   /** Shared with all servers. */
