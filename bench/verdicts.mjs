@@ -23,7 +23,7 @@ const RATE = 20_000;
 const SECONDS = 4;
 const FLIPS = 2;
 /** What an answer thread sets for itself. */
-const PRIORITY = -20;
+const PRIORITY = -10;
 const STALL_MS = 5;
 /** What a scheduler makes of two threads on one core is no stall of ours. */
 const MOST_OVER_EQUAL = 1.5;

@@ -11,11 +11,8 @@ import { errorText, failureReporter, tried } from './thread-reports.js';
 
 /** Answers that the kernel does not take at once have so long to leave at a stop. */
 const STOP_GRACE_MS = 1_000;
-/**
- * The first that is not refused. A thread that has had its share of a core is let in at the next tick only, up to 4 ms
- * later, though it has an answer to give: beside the control thread and all of its helpers no other share is enough.
- */
-const PRIORITIES = [-20, -15, -10, -5];
+/** More than other processes of this core get, so that a burning control thread delays no answer. */
+const PRIORITY = -10;
 const USUAL_PRIORITY = 0;
 const PRIO_PROCESS = 0;
 /** The least that the kernel takes: a thread that wakes to answer waits for no other's turn to end. */
@@ -84,7 +81,7 @@ function runBatched(
     Atomics.store(message.control, EVENT_FD, fd);
   }
   // Refused without CAP_SYS_NICE or LimitNICE=: then as before.
-  PRIORITIES.some((priority) => calls.setpriority(PRIO_PROCESS, 0, priority) === 0);
+  calls.setpriority(PRIO_PROCESS, 0, PRIORITY);
   calls.setslice(SLICE_NS);
   const udp = new BatchedUdp({
     calls,
