@@ -122,7 +122,7 @@ export const checkOptions = {
   query: domain('dns: the name that is asked. Needed there.'),
   queryType: choice(QUERY_TYPES, 'dns: the type that is asked.', { default: 'SOA' }),
   expect: payload(
-    'tcp: what the greeting must have; without it, whoever takes a connection passes, and if he resets it at once. udp: what the reply must have.',
+    'tcp: what the greeting must have; without it, a server that takes the connection passes, even one that resets it at once. udp: what the reply must have.',
   ),
   farewell: payload(
     'tcp: sent at the end, for servers that take a bare connection for a fault. The other side then closes, or a reset comes a second later.',
