@@ -89,6 +89,7 @@ t.test('nor what one of several datacenters does not have that was restored mean
   await running.said('zone-synced');
   const there = async (): Promise<boolean> => (await host.ask('s9.service.dc2 A')).answers.length === 1;
   t.ok(await there());
+  await host.saved('s9');
   running.kill('SIGTERM');
   await running.ended;
   other.wipe();
