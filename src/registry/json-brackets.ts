@@ -33,7 +33,8 @@ export function bracketFault(bytes: Uint8Array): 'nested too deeply' | 'mostly b
 
 /** As `JSON.parse`, of an answer that may be large and may be anything. */
 export function parseBody(body: Buffer | string): unknown {
-  const fault = bracketFault(typeof body === 'string' ? Buffer.from(body) : body);
+  const large = body.length > LARGE_BYTES;
+  const fault = large ? bracketFault(typeof body === 'string' ? Buffer.from(body) : body) : undefined;
   if (fault !== undefined) throw new SyntaxError(fault);
   return JSON.parse(body.toString('utf8'));
 }

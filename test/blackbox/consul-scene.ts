@@ -2,7 +2,8 @@
 import { writeFileSync } from 'node:fs';
 import type { Test } from 'tap';
 import { FakeConsul } from '../fake-consul.js';
-import { freePort, Host, ZONE } from './program.js';
+import { freePort, Host } from './program.js';
+import { zoneConfig } from './zone-config.js';
 
 /**
  * @param more settings of the registry, as YAML in braces has them
@@ -20,18 +21,8 @@ export async function consulScene(
   const host = new Host();
   t.teardown(() => host.dispose());
   host.port = await freePort();
-  const lines = [
-    'version: 1',
-    `listen: ["127.0.0.1:${host.port}"]`,
-    'stateDir: state',
-    'runDir: run',
-    'zones:',
-    `  - name: ${ZONE}`,
-    `    registry: { type: consul, address: "${fake.origin}"${more} }`,
-    '    check: { type: none }',
-    ...zone.map((line) => `    ${line}`),
-  ];
-  writeFileSync(host.config, `${lines.join('\n')}\n`);
+  const registry = `type: consul, address: "${fake.origin}"${more}`;
+  writeFileSync(host.config, zoneConfig(host.port, registry, ['check: { type: none }', ...zone]));
   return { fake, host };
 }
 

@@ -12,6 +12,7 @@ import { Agent, request } from 'undici';
 import { root } from '../root.js';
 import type { Count } from './drill-client.js';
 import { freePort, Host, until, ZONE } from './program.js';
+import { zoneConfig } from './zone-config.js';
 
 /** The registry of a drill. */
 export interface DrillRegistry {
@@ -115,17 +116,6 @@ async function metrics(host: Host): Promise<string> {
 }
 
 function configuration(port: number, registry: string): string {
-  return [
-    'version: 1',
-    `listen: ["127.0.0.1:${port}"]`,
-    'stateDir: state',
-    'runDir: run',
-    'zones:',
-    `  - name: ${ZONE}`,
-    `    registry: { ${registry} }`,
-    '    allowAddresses: ["127.0.0.0/8"]',
-    '    softTtl: 2s',
-    '    check: { type: http, path: /healthz, interval: 1s, timeout: 500ms }',
-    '',
-  ].join('\n');
+  const check = 'check: { type: http, path: /healthz, interval: 1s, timeout: 500ms }';
+  return zoneConfig(port, registry, ['allowAddresses: ["127.0.0.0/8"]', 'softTtl: 2s', check]);
 }

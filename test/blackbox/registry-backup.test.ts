@@ -5,7 +5,8 @@ import { TYPE } from '../../src/dns/constants.js';
 import { a, encode, FakeNameServer, soa, ZONE as TRANSFERRED } from '../dns-registry-fixture.js';
 import { FakeConsul } from '../fake-consul.js';
 import { consulScene, fill } from './consul-scene.js';
-import { freePort, Host, until, ZONE } from './program.js';
+import { freePort, Host, until } from './program.js';
+import { zoneConfig } from './zone-config.js';
 
 t.test('what an older backup does not have is not gone, though it was restored while nobody looked', async (t) => {
   const { fake, host } = await consulScene(t, 10);
@@ -15,6 +16,7 @@ t.test('what an older backup does not have is not gone, though it was restored w
   // A change has no revision of its own.
   fake.set('s3', { id: 'more', node: 'n0', address: '10.9.9.9' });
   await until('the change', async () => (await host.ask('s3 A')).answers.length === 2);
+  await host.saved('10.9.9.9');
   running.kill('SIGTERM');
   await running.ended;
   fake.wipe();
@@ -42,21 +44,12 @@ t.test('so it is with a zone that is transferred, and what was believed in the e
   t.teardown(() => host.dispose());
   host.port = await freePort();
   const { address, port } = fake.server;
-  const registry = `type: dns, servers: ["${address}:${port}"], transfer: axfr, zone: ${TRANSFERRED}, port: 80`;
-  const lines = [
-    'version: 1',
-    `listen: ["127.0.0.1:${host.port}"]`,
-    'stateDir: state',
-    'runDir: run',
-    'zones:',
-    `  - name: ${ZONE}`,
-    `    registry: { ${registry}, interval: 1s }`,
-    '    check: { type: none }',
-  ];
-  writeFileSync(host.config, `${lines.join('\n')}\n`);
+  const registry = `type: dns, servers: ["${address}:${port}"], transfer: axfr, zone: ${TRANSFERRED}, port: 80, interval: 1s`;
+  writeFileSync(host.config, zoneConfig(host.port, registry, ['check: { type: none }']));
   const answered = async (name: string): Promise<boolean> => (await host.ask(`${name} A`)).answers.length === 1;
   const first = await host.serve();
   await first.said('zone-synced');
+  await host.saved('late');
   first.kill('SIGTERM');
   await first.ended;
   Object.assign(zone, { serial: 100, hosts: ['web', 'shop', 'old'] });
@@ -67,6 +60,7 @@ t.test('so it is with a zone that is transferred, and what was believed in the e
   await second.said('epoch-changed');
   await until('what the backup has', () => answered('old'));
   t.ok(await answered('late'), 'held as the first list of another epoch is (R7)');
+  await host.saved('dns+1');
   second.kill('SIGTERM');
   await second.ended;
   Object.assign(zone, { serial: 101, hosts: ['web', 'shop', 'old', 'new'] });
